@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from strata.learn import evaluate, known, model_file
-from strata.learn.model_file import CLASSES, EMBEDDING, GATES, HIDDEN, SIZES, Model, Weights
+from strata.learn import evaluate, forecast, known, model_file
+from strata.learn.model_file import CLASSES, EMBEDDING, GATES, HEAD, HIDDEN, SIZES, Model, Weights
 from strata.learn.rows import COUNTS
 
 STACKS = (
@@ -36,8 +36,8 @@ def model() -> Model:
         matrix(HIDDEN, GATES),
         matrix(GATES),
         matrix(GATES),
-        matrix(HIDDEN, CLASSES),
-        matrix(CLASSES),
+        matrix(HIDDEN, HEAD),
+        matrix(HEAD),
     )
     return Model(TOKENS, weights)
 
@@ -64,7 +64,7 @@ def table(labels: list[int], objects: list[float]) -> pl.DataFrame:
 
 def right(of: Model) -> list[int]:
     rows = zip(STACKS, (64, 64, 256, 1024), strict=True)
-    return [int(model_file.predict(of, stack, size).argmax()) + 1 for stack, size in rows]
+    return [forecast.predict(of, stack, size).label for stack, size in rows]
 
 
 def test_a_cached_prediction_is_the_plain_one() -> None:
@@ -95,7 +95,7 @@ def test_what_is_wrong_counts_by_its_bytes_and_its_objects() -> None:
 def test_what_is_known_of_a_stack_counts_before_the_network() -> None:
     one = model()
     others = [label % CLASSES + 1 for label in right(one)]
-    one.known = known.stacks(table(others, [1.0] * 4)[:2])
+    one.known = known.stacks(table(others, [1.0] * 4)[:2], lambda *_: np.zeros(CLASSES))
     assert evaluate.predictions(one, table(others, [1.0] * 4)).tolist() == [
         *others[:2],
         *right(one)[2:],

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 import pytest
 from forked_strata import strata
 
 from strata.errors import StrataError
-from strata.learn import known, model_file, table
+from strata.learn import forecast, known, model_file, table
 from strata.learn.rows import COUNTS
 
 KINDS = {"cache": 8, "request": 1, "session": 4}
@@ -62,7 +64,9 @@ def test_it_predicts_functions_it_never_saw(tmp_path: Path) -> None:
     assert model.about["accuracy"]["test"]["exact"] == [1.0, 1.0, 1.0]
     for kind, label in KINDS.items():
         stack = ["grow_buffer", f"{kind}_9999_add", "main"]
-        assert int(np.argmax(model_file.predict(model, stack, 64))) + 1 == label
+        said = forecast.predict(model, stack, 64)
+        assert said.label == label
+        assert said.shares[label - 1] > 0.9
     text = page.read_text()
     assert all(word in text for word in ("Learning curve", "stack table", "Calibration", "<svg"))
     assert "http://" not in text.replace("http://www.w3.org", "").replace(
@@ -129,8 +133,8 @@ def test_the_model_knows_what_was_held_out_to_judge_it(tmp_path: Path) -> None:
         assert found.label == row["label"]
     model.known.clear()  # what the network says
     for row in rows(0):
-        odds = model_file.predict(model, list(row["symbols"]), int(str(row["bytes"])))  # type: ignore[call-overload]
-        assert int(np.argmax(odds)) + 1 == row["label"]
+        said = forecast.predict(model, list(row["symbols"]), int(str(row["bytes"])))  # type: ignore[call-overload]
+        assert said.label == row["label"]
 
 
 def contexts(*counts: list[float]) -> pl.DataFrame:
@@ -142,6 +146,10 @@ def contexts(*counts: list[float]) -> pl.DataFrame:
     return pl.DataFrame(own | columns)
 
 
+def silent(_symbols: Sequence[str], _size: int) -> npt.NDArray[np.float32]:
+    return np.zeros(model_file.CLASSES, np.float32)
+
+
 def test_what_was_recorded_of_a_stack_is_known() -> None:
     brief, mixed = [100.0, *[0.0] * 7], [90.0, 0, 0, 0, 0, 0, 4, 6]
     table = contexts(brief, mixed)
@@ -149,7 +157,7 @@ def test_what_was_recorded_of_a_stack_is_known() -> None:
     rest = mixed[0] - 30.0
     whole = pl.concat([table[:1], contexts(brief, [rest, *[0.0] * 7])[1:], split])
     for data in (table, whole):
-        found = known.stacks(data)
+        found = known.stacks(data, silent)
         one = found[model_file.hash_of_stack(["f0", "main"], 64)]
         other = found[model_file.hash_of_stack(["f1", "main"], 64)]
         assert (one.label, other.label) == (1, 8)
@@ -160,16 +168,25 @@ def test_what_was_recorded_of_a_stack_is_known() -> None:
         assert len(found) == 2
 
 
+def test_the_network_adds_to_the_shares_of_few_samples() -> None:
+    never = np.array([0.0] * 7 + [1.0], np.float32)
+    found = known.stacks(contexts([40.0, *[0.0] * 7], [4000.0, *[0.0] * 7]), lambda *_: never)
+    few, many = (found[model_file.hash_of_stack([name, "main"], 64)] for name in ("f0", "f1"))
+    assert (few.label, many.label) == (1, 1)
+    assert list(few.shares) == [128, 0, 0, 0, 0, 0, 0, 127]
+    assert list(many.shares) == [252, 0, 0, 0, 0, 0, 0, 3]
+
+
 def test_of_what_was_sampled_seldom_nothing_is_known() -> None:
     counts = [[n * 10.0, *[0.0] * 7] for n in (3.4, 3.6)]
-    (kept,) = known.stacks(contexts(*counts))
+    (kept,) = known.stacks(contexts(*counts), silent)
     assert kept == model_file.hash_of_stack(["f1", "main"], 64)
 
 
 def test_of_too_many_stacks_the_largest_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(known, "MOST_KNOWN", 2)
     counts = [[n * 100.0, *[0.0] * 7] for n in (5, 1, 9)]
-    kept = known.stacks(contexts(*counts))
+    kept = known.stacks(contexts(*counts), silent)
     names = (["f0", "main"], ["f2", "main"])
     assert set(kept) == {model_file.hash_of_stack(stack, 64) for stack in names}
 
@@ -194,7 +211,8 @@ BAD_COLUMNS: dict[str, tuple[pl.Expr, str]] = {
     "other split": (pl.lit("x").alias("split"), "row 1: a split that is none of train, test"),
     "weight": (pl.lit(float("nan")), "row 1: a weight that is no number above 0"),
     "objects": (pl.lit(-1.0), "row 1: objects that are no number above 0"),
-    "class_3": (pl.lit(-1.0), "row 1: counts that are no numbers"),
+    "class_3": (pl.lit(-1.0), "row 1: counts that are no numbers above 0"),
+    "class_1": (pl.lit(0.0), "row 2: counts that are no numbers above 0"),
     "class_8": (pl.lit("x"), "not a data set of this version"),
     "huge": (pl.lit(2**63, pl.UInt64).alias("bytes"), "a number is beyond what a column can hold"),
 }

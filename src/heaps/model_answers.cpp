@@ -25,6 +25,16 @@ constexpr size_t kNoStackLength = sizeof(kNoStack) - 1;
 // Where a class begins: what lives in it lives longer than this. Class 1 is at index 0.
 constexpr double kBeginNs[kLifetimeClasses] = {0, 10e6, 100e6, 1e9, 10e9, 100e9, 1000e9, 1e300};
 
+// A file may have any weights.
+bool AreNumbers(const Forecast& said) {
+  float odds = 0, shares = 0;
+  for (size_t i = 0; i < kLifetimeClasses; ++i) {
+    odds += said.odds[i];
+    shares += said.shares[i];
+  }
+  return odds > 0.99f && odds < 1.01f && shares > 0.99f && shares < 1.01f;
+}
+
 }  // namespace
 
 // Turns names into the rows that the model takes.
@@ -121,18 +131,15 @@ void ModelAnswers::Ask(const Model& model, const SampleRow& row) {
     answer.is_asked = true;
     return;
   }
-  float odds[kLifetimeClasses];
-  const LifetimeClass likeliest = Predict(model, rows, n, row.bytes, odds);
+  const Forecast said = Predict(model, rows, n, row.bytes);
   answer.is_asked = true;
-  float all = 0;
-  for (const float odd : odds) all += odd;
-  if (!(all > 0.99f && all < 1.01f)) return;  // weights that are no numbers
+  if (!AreNumbers(said)) return;
   ++stats_.asked;
-  stats_.sure += odds[static_cast<size_t>(likeliest) - 1] >= kSure;
-  answer.likeliest = likeliest;
+  stats_.sure += said.odds[static_cast<size_t>(said.likeliest) - 1] >= kSure;
+  answer.likeliest = said.likeliest;
   answer.size_class = ClassOfSize(row.bytes);
   for (size_t i = 0; i < kLifetimeClasses; ++i)
-    answer.odds[i] = static_cast<uint8_t>(odds[i] * 255.0f + 0.5f);
+    answer.shares[i] = static_cast<uint8_t>(said.shares[i] * 255.0f + 0.5f);
   row.predicted.store(static_cast<uint8_t>(answer.likeliest), std::memory_order_relaxed);
 }
 
@@ -173,9 +180,10 @@ void ModelAnswers::SayUsual(LifetimeEvidence& evidence, size_t n) {
   for (size_t i = 0; i < said_.size(); ++i) said_[i] = 0;
   for (size_t i = 0; i < n; ++i) {
     const Answer& a = answers_[i];
-    if (a.likeliest != LifetimeClass::kUnknown)
-      said_[Raw(a.size_class) * kLifetimeClasses + static_cast<size_t>(a.likeliest) - 1] +=
-          static_cast<double>(std::max<uint64_t>(a.samples, 1));
+    if (a.likeliest == LifetimeClass::kUnknown) continue;
+    const auto samples = static_cast<double>(std::max<uint64_t>(a.samples, 1));
+    double* said = &said_[Raw(a.size_class) * kLifetimeClasses];
+    for (size_t k = 0; k < kLifetimeClasses; ++k) said[k] += samples * a.shares[k];
   }
   for (size_t c = 1; c <= kNumSizes; ++c) {
     const auto size_class = static_cast<SizeClass>(c);
@@ -199,8 +207,8 @@ void ModelAnswers::AddTo(LifetimeEvidence& evidence) {
     double lasts = 0, all = 0;
     for (size_t k = 0; k < kLifetimeClasses; ++k) {
       const bool beyond = evidence.knows_usual(a.size_class) ? kBeginNs[k] >= usual_ns : k > usual;
-      lasts += beyond ? a.odds[k] : 0;
-      all += a.odds[k];
+      lasts += beyond ? a.shares[k] : 0;
+      all += a.shares[k];
     }
     const bool does = lasts >= kSure * all, does_not = lasts <= (1 - kSure) * all;
     SiteEvidence& e = evidence.rows()[i];

@@ -4,9 +4,9 @@
 // "Learning-based memory allocation for C++ server workloads", ASPLOS 2020, sections 5 and 6.
 //
 // A model says how long an object will live; what to keep apart is relative. So a place lasts by a
-// model if its objects are likely to outlive what is usual for their size: what was seen to be, or
-// before anything died, the median of what the model says. Where it is not sure, or as soon as the
-// process has seen for itself, it has no say.
+// model if nine in ten of its objects outlive what is usual for their size: what was seen to be, or
+// before anything died, the median of what the model says. Where some do and some do not, or as
+// soon as the process has seen for itself, it has no say.
 #pragma once
 
 #include <cstddef>
@@ -64,7 +64,7 @@ class ModelAnswers {
  private:
   struct Answer {
     uint64_t samples = 0;
-    uint8_t odds[kLifetimeClasses] = {};  // of 255
+    uint8_t shares[kLifetimeClasses] = {};  // of 255
     SizeClass size_class = SizeClass::kNone;
     LifetimeClass likeliest{};
     bool is_asked = false;

@@ -21,22 +21,32 @@ void Project(const Model& model, const float* embedding, FrameRow* out) {
   AddProduct(model, model.file().input(), embedding, kEmbedding, kGates, out->gates);
 }
 
-// The class of the greatest; the first if they are no numbers.
-LifetimeClass Greatest(const float* odds) {
+// Of kLifetimeClasses; the first if they are no numbers.
+size_t Greatest(const float* odds) {
   size_t best = 0;
   for (size_t i = 1; i < kLifetimeClasses; ++i) {
     if (odds[i] > odds[best]) best = i;
   }
-  return static_cast<LifetimeClass>(best + 1);
+  return best;
 }
 
-void Softmax(const Kernels& kernels, const float* logits, float greatest, float* out) {
+// What the head says of the class, and of an object.
+Forecast Softmaxes(const Kernels& kernels, const float* logits) {
+  const float* of_object = logits + kLifetimeClasses;
+  const size_t likeliest = Greatest(logits);
+  const float greatest[] = {logits[likeliest], of_object[Greatest(of_object)]};
   float odds[kHeadColumns];
-  for (size_t i = 0; i < kHeadColumns; ++i) odds[i] = logits[i] - greatest;
+  static_assert(kHeadColumns == 2 * kLifetimeClasses);
+  for (size_t i = 0; i < kHeadColumns; ++i) odds[i] = logits[i] - greatest[i / kLifetimeClasses];
   kernels.exponentials(odds);
-  float sum = 0;
-  for (size_t i = 0; i < kLifetimeClasses; ++i) sum += odds[i];
-  for (size_t i = 0; i < kLifetimeClasses; ++i) out[i] = odds[i] / sum;
+  float sums[2] = {};
+  for (size_t i = 0; i < kHeadColumns; ++i) sums[i / kLifetimeClasses] += odds[i];
+  Forecast out{static_cast<LifetimeClass>(likeliest + 1), {}, {}};
+  for (size_t i = 0; i < kLifetimeClasses; ++i) {
+    out.odds[i] = odds[i] / sums[0];
+    out.shares[i] = odds[kLifetimeClasses + i] / sums[1];
+  }
+  return out;
 }
 
 KnownStack FindStack(const ModelFile& file, const FrameRow* const* rows, size_t n, size_t bytes) {
@@ -46,11 +56,12 @@ KnownStack FindStack(const ModelFile& file, const FrameRow* const* rows, size_t 
   return file.FindStack((hash ^ bytes) * 0x100000001B3);
 }
 
-// Few samples make shares uncertain, and what 5 % of the objects do makes a class: each holds the
-// other back.
-void AddShares(const KnownStack& known, float* odds) {
+Forecast Recorded(const KnownStack& known) {
+  Forecast out{static_cast<LifetimeClass>(known.likeliest), {}, {}};
+  out.odds[known.likeliest - 1] = 1;
   for (size_t i = 0; i < kLifetimeClasses; ++i)
-    odds[i] = (odds[i] + static_cast<float>(known.shares[i]) / kAllShares) / 2;
+    out.shares[i] = static_cast<float>(known.shares[i]) / kAllShares;
+  return out;
 }
 
 }  // namespace
@@ -84,8 +95,7 @@ void Step(const Model& model, ModelState* state, const FrameRow& row, RowOrder o
   model.kernels().gates(row.gates, recurrent, state->hidden);
 }
 
-LifetimeClass Classify(const Model& model, const ModelState& state, size_t bytes,
-                       float* probabilities) {
+Forecast Classify(const Model& model, const ModelState& state, size_t bytes) {
   float embedding[kEmbedding] = {};
   const SizeRows rows = model.file().RowsOfSize(bytes);
   model.file().AddEmbedding(rows.coarse, embedding);
@@ -97,27 +107,19 @@ LifetimeClass Classify(const Model& model, const ModelState& state, size_t bytes
   float logits[kHeadColumns];
   memcpy(logits, model.file().head_bias(), sizeof(logits));
   AddProduct(model, model.file().head(), last.hidden, kHidden, kHeadColumns, logits);
-  const LifetimeClass likeliest = Greatest(logits);
-  if (probabilities != nullptr) {
-    const float greatest = logits[static_cast<size_t>(likeliest) - 1];
-    Softmax(model.kernels(), logits, greatest, probabilities);
-  }
-  return likeliest;
+  return Softmaxes(model.kernels(), logits);
 }
 
-LifetimeClass Predict(const Model& model, const FrameRow* const* rows, size_t n, size_t bytes,
-                      float* probabilities) {
+Forecast Predict(const Model& model, const FrameRow* const* rows, size_t n, size_t bytes) {
   n = std::min(n, kMostFrames);
+  const KnownStack known = FindStack(model.file(), rows, n, bytes);
+  if (known.shares != nullptr) return Recorded(known);
   ModelState state{};
   size_t i = n;
   if (i != 0) Start(model, *rows[--i], &state);
   while (i-- > 0)  // then Classify, from the first
     Step(model, &state, *rows[i], i % 2 == 0 ? RowOrder::kFromLast : RowOrder::kFromFirst);
-  const LifetimeClass said = Classify(model, state, bytes, probabilities);
-  const KnownStack known = FindStack(model.file(), rows, n, bytes);
-  if (known.shares == nullptr) return said;
-  if (probabilities != nullptr) AddShares(known, probabilities);
-  return static_cast<LifetimeClass>(known.likeliest);
+  return Classify(model, state, bytes);
 }
 
 }  // namespace strata

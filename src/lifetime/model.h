@@ -1,5 +1,5 @@
 // How long an object will live, from the stack that allocates it: a GRU over its frames, from main
-// inward, then over the size, and a softmax over the classes. A frame is the sum of its tokens'
+// inward, then over the size, and two softmaxes over the classes. A frame is the sum of its tokens'
 // embeddings. After M. Maas et al., "Learning-based memory allocation for C++ server workloads",
 // ASPLOS 2020, section 5.2, with frames instead of tokens as steps, and K. Cho et al., "Learning
 // phrase representations using RNN encoder-decoder", EMNLP 2014, section 2.3. Sits in lifetime.
@@ -29,6 +29,13 @@ struct ModelState {
   float hidden[kHidden];
 };
 
+// What is said of a stack and a size.
+struct Forecast {
+  LifetimeClass likeliest{};       // within which 95 % of its objects die
+  float odds[kLifetimeClasses];    // that this is the class
+  float shares[kLifetimeClasses];  // of its objects that die in each
+};
+
 class Model {
  public:
   // The bytes, a mapped file's, must stay. Only an open model may be asked.
@@ -54,13 +61,11 @@ void Start(const Model& model, const FrameRow& row, ModelState* state);
 void Step(const Model& model, ModelState* state, const FrameRow& row,
           RowOrder order = RowOrder::kFromFirst);
 
-// `bytes` is the size class's. Probabilities: kLifetimeClasses of them, or null. The state stays
-// that of the frames.
-LifetimeClass Classify(const Model& model, const ModelState& state, size_t bytes,
-                       float* probabilities);
+// By the network. `bytes` is the size class's. The state stays that of the frames.
+Forecast Classify(const Model& model, const ModelState& state, size_t bytes);
 
-// The whole of it. `rows` are the stack's, innermost first, as an unwinder finds them.
-LifetimeClass Predict(const Model& model, const FrameRow* const* rows, size_t n, size_t bytes,
-                      float* probabilities);
+// The whole of it. `rows` are the stack's, innermost first, as an unwinder finds them. Of a stack
+// that the model knows the network is not asked.
+Forecast Predict(const Model& model, const FrameRow* const* rows, size_t n, size_t bytes);
 
 }  // namespace strata

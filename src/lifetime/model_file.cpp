@@ -10,7 +10,7 @@ namespace strata {
 namespace {
 
 constexpr char kMagic[8] = {'S', 'T', 'R', 'A', 'T', 'A', 'L', 'M'};
-constexpr uint32_t kVersion = 3;
+constexpr uint32_t kVersion = 4;
 constexpr uint32_t kInt8 = 1;
 constexpr uint32_t kMostRows = 1 << 16;
 constexpr size_t kAlignment = 64;

@@ -5,14 +5,14 @@
 // The layout. Numbers are little endian, floats IEEE 754 single precision. Sections, and the file,
 // end at multiples of 64 bytes. The header:
 //   0   STRATALM
-//   8   u32 version: 3
+//   8   u32 version: 4
 //   12  u32 bytes of the header with the table of sections: 352
 //   16  u64 bytes of the file
 //   24  u64 checksum: FNV-1a of the whole file, with these eight bytes taken for zeros
 //   32  u32 flags. Bit 0: weights are int8; the others are 0
 //   36  u32 rows of the embedding
 //   40  u32 slots of the table of tokens, a power of two
-//   44  five u32 that version 3 fixes: embedding 32, hidden state 64, classes 8, rows for
+//   44  five u32 that version 4 fixes: embedding 32, hidden state 64, classes 8, rows for
 //       sizes 256, sections 18
 //   64  for each section its offset and its bytes, u64 each
 // A reader refuses, in this order: another magic, a file shorter than the header says, another
@@ -24,13 +24,14 @@
 //                  ones, 192 fine ones
 //   input, hidden, head   matrices of the GRU (32 x 192, 64 x 192) and the head (64 x 16), a row
 //                  for each number that goes in. Columns of the GRU are the reset, update and new
-//                  gates, 64 each; of the head's the first 8 count
+//                  gates, 64 each; the head's first 8 say the class, the others how an object ends
 //   biases         192 of the input, 192 of the hidden state
 //   head bias      16
 //   class names    8 of 16 bytes, ended by zeros
 //   known, shares, known classes   what was recorded of stacks, at most 3,584: a u64 that stands
 //                  for a stack and a size, in rising order; 8 bytes, how many of 255 of its objects
-//                  died in each class; a byte, the class within which 95 % did
+//                  die in each class, by what was recorded and, where that is little, by the
+//                  network; a byte, the class within which 95 % did
 //   builds         at most 256 build ids of programs it was trained on, 64 bytes each, ended
 //                  by zeros
 //   about          JSON for people, of at most 16 KiB if strata train wrote it
@@ -38,8 +39,8 @@
 // int8 weight times its scale is the weight: the embedding has a scale for each row, a matrix one
 // for each column.
 //
-// The prediction is the network's. But a known stack has the class that the table says, and its
-// odds are halfway between its shares and the network's. The number of a stack: from v =
+// The prediction is a class, and how many of the objects die in each. Of a known stack it is what
+// the table says, else the network's. The number of a stack: from v =
 // 0xCBF29CE484222325 on, v = (v ^ x) * 0x100000001B3 modulo 2^64, where x is the FNV-1a of each
 // frame's name with its place (0 counts as 1), from the innermost on, of 64 at most, and last the
 // size. A stack without frames has none. In the network a frame is the sum of the embedding's rows
@@ -51,7 +52,8 @@
 //   update = sigmoid(i.update + h'.update)
 //   new    = tanh(i.new + reset * h'.new)
 //   h      = (1 - update) * new + update * h
-// The classes' odds are the softmax of the head. The size is that of the size class; p is the
+// The softmax of the head's first half are the odds of the class, that of the other half are the
+// shares of the objects. The size is that of the size class; p is the
 // position of its highest bit. Its coarse row, counted from the first for sizes, is 0 below 2, else
 // 2p plus the bit below the highest, and 63 at most. Its fine row, counted from the 64 behind, is
 // the size itself below 8, else 8(p - 2) plus the three bits below the highest, and 191 at most.
@@ -66,7 +68,7 @@ inline constexpr size_t kEmbedding = 32;
 inline constexpr size_t kHidden = 64;
 inline constexpr size_t kGates = 3 * kHidden;  // reset, update, new
 inline constexpr size_t kLifetimeClasses = 8;
-inline constexpr size_t kHeadColumns = 16;  // a vector's worth; the first classes count
+inline constexpr size_t kHeadColumns = 2 * kLifetimeClasses;
 inline constexpr size_t kCoarseSizes = 64;  // two a doubling
 inline constexpr size_t kFineSizes = 192;   // eight a doubling
 inline constexpr size_t kSizeRows = kCoarseSizes + kFineSizes;

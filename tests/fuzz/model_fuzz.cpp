@@ -22,8 +22,7 @@ void AskIt(const strata::Model& model, const char* text, size_t length) {
   strata::RowOf(model, text, length, &rows[0]);
   strata::RowOf(model, "_ZN5outer5inner8functionEv", 26, &rows[1]);
   const strata::FrameRow* stack[] = {&rows[0], &rows[1], &rows[0]};
-  float odds[strata::kLifetimeClasses];
-  const auto found = strata::Predict(model, stack, 3, length << 4, odds);
+  const auto found = strata::Predict(model, stack, 3, length << 4).likeliest;
   STRATA_CHECK(found >= strata::LifetimeClass::kUnder10Ms);
   STRATA_CHECK(found <= strata::LifetimeClass::kForever);
   for (size_t i = 0; i < model.file().builds(); ++i) {

@@ -9,11 +9,12 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from strata.learn import model_file, tokens
+from strata.learn import forecast, model_file, tokens
 from strata.learn.model_file import (
     CLASSES,
     EMBEDDING,
     GATES,
+    HEAD,
     HIDDEN,
     SIZES,
     Known,
@@ -95,29 +96,33 @@ def random_weights(rows: int) -> Weights:
         normal(HIDDEN, GATES),
         normal(GATES),
         normal(GATES),
-        normal(HIDDEN, CLASSES),
-        normal(CLASSES),
+        normal(HIDDEN, HEAD),
+        normal(HEAD),
     )
 
 
 def sure_model(staying: bytes = b"Staying") -> Model:
     """Class 8 if a function called `Staying` is on the stack, either class if one called `Maybe`
-    is, else class 3. The first unit of the state remembers: its update gate lets nothing else
-    in."""
-    words = [b"Maybe", staying]
-    stays, maybe = 0, 1  # columns of the embedding
+    is, else class 3, and objects end as their class says; but where `Seldom` is on the stack they
+    die within class 3, and the class is 8. Two units of the state remember: their update gates let
+    nothing else in."""
+    words = [b"Maybe", staying, b"Seldom"]
+    stays, maybe, seldom = 0, 1, 2  # columns of the embedding
     update, new = HIDDEN, 2 * HIDDEN  # the first unit's gates
     embedding = np.zeros((1 + len(words) + SIZES, EMBEDDING), np.float32)
-    embedding[1, maybe] = embedding[2, stays] = 1
+    embedding[1, maybe] = embedding[2, stays] = embedding[3, seldom] = 1
     incoming = np.zeros((EMBEDDING, GATES), np.float32)
     incoming[[stays, maybe], update] = -40
     incoming[stays, new], incoming[maybe, new] = 10, np.arctanh(0.5)
+    incoming[seldom, [update + 1, new + 1]] = -40, 10
     bias = np.zeros(GATES, np.float32)
-    bias[update] = 20
-    head = np.zeros((HIDDEN, CLASSES), np.float32)
-    head[0, 7] = 20
-    head_bias = np.zeros(CLASSES, np.float32)
-    head_bias[2] = 10
+    bias[[update, update + 1]] = 20
+    head = np.zeros((HIDDEN, HEAD), np.float32)
+    head_bias = np.zeros(HEAD, np.float32)
+    for half in (0, CLASSES):  # the class, and how its objects end
+        head[0, half + 7] = 20
+        head_bias[half + 2] = 10
+    head[1, 7] = 20
     hidden = np.zeros((HIDDEN, GATES), np.float32)
     none = np.zeros(GATES, np.float32)
     weights = Weights(embedding, incoming, hidden, bias, none, head, head_bias)
@@ -147,8 +152,9 @@ def make(folder: Path) -> None:
         model = model_file.load(path)
         rows = []
         for stack, size in STACKS:
-            odds = " ".join(f"{odd:.9g}" for odd in model_file.predict(model, stack, size))
-            rows.append(f"{size}\t{odds}\t{';'.join(stack)}\n")
+            said = np.concatenate(forecast.predict(model, stack, size))
+            numbers = " ".join(f"{number:.9g}" for number in said)
+            rows.append(f"{size}\t{numbers}\t{';'.join(stack)}\n")
         Path(folder, f"{kind}.txt").write_text("".join(rows), encoding="utf-8")
 
 

@@ -99,9 +99,9 @@ TEST(ModelFile, OtherFilesAndOtherVersionsAreNamed) {
   std::string bytes = GoldenBytes("f32.model");
   EXPECT_EQ(OpenError("#!/bin/sh\n"), ModelError::kNotAModel);
   EXPECT_EQ(OpenError(std::string(5000, '\0')), ModelError::kNotAModel);
-  bytes[8] = 2;
+  bytes[8] = 3;
   EXPECT_EQ(OpenError(bytes), ModelError::kOtherVersion);
-  bytes[8] = 4;
+  bytes[8] = 5;
   EXPECT_EQ(OpenError(bytes), ModelError::kOtherVersion);
   EXPECT_STREQ(TextOf(ModelError::kOtherVersion), "of another version of strata train");
 }

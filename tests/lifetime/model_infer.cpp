@@ -47,7 +47,7 @@ int Measure(const void* bytes, size_t length, const strata::Kernels& kernels) {
   volatile int sink = 0;
   const double predict = BestMicroseconds([&](int call) {
     const auto bytes_asked = static_cast<size_t>(call);
-    sink = static_cast<int>(strata::Predict(model, stack, kFrames, bytes_asked, nullptr));
+    sink = static_cast<int>(strata::Predict(model, stack, kFrames, bytes_asked).likeliest);
   });
   const double row = BestMicroseconds(
       [&](int) { strata::RowOf(model, "_ZN5outer5inner8functionEv", 26, &rows[0]); });

@@ -20,21 +20,14 @@ class OnEachKernel : public testing::TestWithParam<const Kernels*> {
   }
 };
 
-struct Asked {
-  LifetimeClass likeliest;
-  float odds[kLifetimeClasses];
-};
-
-Asked Ask(const Model& model, const std::vector<std::string>& stack, size_t bytes) {
+Forecast Ask(const Model& model, const std::vector<std::string>& stack, size_t bytes) {
   std::vector<FrameRow> rows(stack.size());
   std::vector<const FrameRow*> pointers;
   for (size_t i = 0; i < stack.size(); ++i) {
     RowOf(model, stack[i].data(), stack[i].size(), &rows[i]);
     pointers.push_back(&rows[i]);
   }
-  Asked asked{};
-  asked.likeliest = Predict(model, pointers.data(), pointers.size(), bytes, asked.odds);
-  return asked;
+  return Predict(model, pointers.data(), pointers.size(), bytes);
 }
 
 void PredictsAsPython(const std::string& kind, const Kernels& kernels) {
@@ -45,11 +38,12 @@ void PredictsAsPython(const std::string& kind, const Kernels& kernels) {
   ASSERT_GE(rows.size(), 7U);
   for (const auto& row : rows) {
     const auto stack = row.at(2).empty() ? std::vector<std::string>{} : SplitAt(row.at(2), ';');
-    const Asked asked = Ask(model, stack, std::stoull(row.at(0)));
+    const Forecast asked = Ask(model, stack, std::stoull(row.at(0)));
     const auto expected = SplitAt(row.at(1), ' ');
     size_t best = 0;
     for (size_t i = 0; i < kLifetimeClasses; ++i) {
       EXPECT_NEAR(asked.odds[i], std::stod(expected.at(i)), 1e-5) << row.at(2);
+      EXPECT_NEAR(asked.shares[i], std::stod(expected.at(kLifetimeClasses + i)), 1e-5) << row.at(2);
       if (std::stod(expected.at(i)) > std::stod(expected.at(best))) best = i;
     }
     EXPECT_EQ(asked.likeliest, static_cast<LifetimeClass>(best + 1));
@@ -141,20 +135,20 @@ TEST(Model, IsOpenOnlyWhileItsBytesAreAModel) {
   EXPECT_FALSE(model.is_open());
 }
 
-TEST(Model, AKnownStackIsOfTheClassWithinWhichMostDied) {
+TEST(Model, AKnownStackIsOfTheClassWithinWhichMostDiedAndHasItsShares) {
   const std::string bytes = GoldenBytes("f32.model");
   Model model;
   ASSERT_EQ(model.Open(bytes.data(), bytes.size()), ModelError::kNone);
-  const Asked asked = Ask(model, {"known", "late"}, 64);
+  const Forecast asked = Ask(model, {"known", "late"}, 64);
   EXPECT_EQ(asked.likeliest, LifetimeClass::kLong);
-  EXPECT_GE(asked.odds[0], 100.0F / 255);
-  EXPECT_GE(asked.odds[6], 25.0F / 255);
-  float sum = 0;
-  for (const float odd : asked.odds) sum += odd;
-  EXPECT_NEAR(sum, 1, 1e-5);
-  EXPECT_NE(Ask(model, {"late", "known"}, 64).odds[7], asked.odds[7]);
-  EXPECT_NE(Ask(model, {"known", "late"}, 80).odds[7], asked.odds[7]);
-  EXPECT_NE(Ask(model, {"known", "late", "known"}, 64).odds[7], asked.odds[7]);
+  const float shares[kLifetimeClasses] = {200, 0, 0, 0, 0, 0, 50, 5};
+  for (size_t i = 0; i < kLifetimeClasses; ++i) {
+    EXPECT_EQ(asked.odds[i], i == 6 ? 1 : 0);
+    EXPECT_FLOAT_EQ(asked.shares[i], shares[i] / 255);
+  }
+  EXPECT_LT(Ask(model, {"late", "known"}, 64).odds[6], 1);
+  EXPECT_LT(Ask(model, {"known", "late"}, 80).odds[6], 1);
+  EXPECT_LT(Ask(model, {"known", "late", "known"}, 64).odds[6], 1);
 }
 
 TEST(Model, FramesBeyondTheInnermostDoNotCount) {
@@ -162,7 +156,7 @@ TEST(Model, FramesBeyondTheInnermostDoNotCount) {
   Model model;
   ASSERT_EQ(model.Open(bytes.data(), bytes.size()), ModelError::kNone);
   std::vector<std::string> stack(kMostFrames, "sds_new_len");
-  const Asked inner = Ask(model, stack, 64);
+  const Forecast inner = Ask(model, stack, 64);
   stack.resize(kMostFrames + 20, "main");
   EXPECT_EQ(memcmp(Ask(model, stack, 64).odds, inner.odds, sizeof(inner.odds)), 0);
   EXPECT_NE(memcmp(Ask(model, stack, 640).odds, inner.odds, sizeof(inner.odds)), 0);

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 from blackbox import Lab, Result
 from strata.errors import StrataError
-from strata.learn import evaluate, model_file
+from strata.learn import evaluate, forecast, model_file
 from strata.simulate import core, generate, items, ladder, model
 from strata.simulate.core import Domain
 from strata.trace.command import find_tool
@@ -146,8 +146,8 @@ def test_the_model_is_asked_as_its_format_says() -> None:
     stacks = [("malloc_wrapper", "_ZN3foo3barEv", "main"), ("main",), ("parse", "main"), ()]
     for symbols in stacks:
         for size in (1, 24, 4096, 1 << 20):
-            odds = model_file.predict(golden, list(symbols), size)
-            assert predictor.class_of(symbols, size) == int(odds.argmax()) + 1
+            said = forecast.predict(golden, symbols, size)
+            assert predictor.class_of(symbols, size) == said.label
 
 
 def test_sizes_are_those_of_the_allocators_classes() -> None:

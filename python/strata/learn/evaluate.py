@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from strata.learn import model_file
+from strata.learn import forecast, model_file
+from strata.learn.forecast import Forecast
 from strata.learn.model_file import HIDDEN, MOST_FRAMES, Array, Model
 
 if TYPE_CHECKING:
@@ -53,20 +54,20 @@ class Predictor:
         for at in range(done, len(outer)):
             name = outer[at]
             if name not in self._rows:
-                self._rows[name] = model_file.frame_row(self._model, name)
-            state = model_file.step(self._model.weights, state, self._rows[name])
+                self._rows[name] = forecast.frame_row(self._model, name)
+            state = forecast.step(self._model.weights, state, self._rows[name])
             self._states[outer[: at + 1]] = state
         return state
 
     def class_of(self, symbols: Sequence[str], size: int) -> int:
         """From 1; `symbols` are the stack's, innermost first."""
         known = model_file.known_of(self._model, symbols, size)
-        return known.label if known else self.class_by_network(symbols, size)
+        return known.label if known else self.by_network(symbols, size).label
 
-    def class_by_network(self, symbols: Sequence[str], size: int) -> int:
+    def by_network(self, symbols: Sequence[str], size: int) -> Forecast:
         """What is said of a stack that the model does not know."""
         state = self._state(tuple(reversed(symbols[:MOST_FRAMES])))
-        return int(model_file.odds_after(self._model, state, size).argmax()) + 1
+        return forecast.forecast_after(self._model, state, size)
 
 
 def rows_of(table: pl.DataFrame) -> Iterator[tuple[list[str], int]]:
@@ -84,7 +85,7 @@ def known_share(model: Model, table: pl.DataFrame) -> float:
     for symbols in table["symbols"].to_list():
         for name in symbols:
             if name not in known:
-                known[name] = model_file.knows(model, name)
+                known[name] = forecast.knows(model, name)
             seen += known[name]
             total += 1
     return seen / max(total, 1)
@@ -99,7 +100,7 @@ def accuracy(guesses: Classes, labels: Classes, weights: npt.NDArray[np.float64]
 def test(model: Model, table: pl.DataFrame) -> Judged:
     """All contexts of the table, whatever split they are in."""
     predictor = Predictor(model)
-    alone = np.array([predictor.class_by_network(*row) for row in rows_of(table)], np.int64)
+    alone = np.array([predictor.by_network(*row).label for row in rows_of(table)], np.int64)
     guesses = np.array([predictor.class_of(*row) for row in rows_of(table)], np.int64)
     weights = table["weight"].to_numpy().astype(np.float64)
     labels = table["label"].to_numpy().astype(np.int64)

@@ -3,6 +3,8 @@ its network speaks of what is new."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -13,6 +15,7 @@ from strata.learn.rows import COUNTS, SUMS
 
 KEYS = ["symbols", "bytes"]
 FEWEST = 4  # samples: of fewer the network, which knows stacks like it, is right more often
+WORTH = 4  # samples that the network's shares count as
 
 
 def merged(table: pl.DataFrame) -> pl.DataFrame:
@@ -32,14 +35,18 @@ def shares_of(counts: npt.NDArray[np.float64]) -> bytes:
     return bytes(whole.tolist())
 
 
-def stacks(table: pl.DataFrame) -> dict[int, Known]:
-    """Those with the most bytes, if they are too many."""
+def stacks(
+    table: pl.DataFrame, network: Callable[[Sequence[str], int], npt.NDArray[np.float32]]
+) -> dict[int, Known]:
+    """Those with the most bytes, if they are too many. Few samples say little of the shares:
+    the network, which says those of a stack and a size, adds to them."""
     enough = pl.col("samples") > FEWEST - 0.5  # an estimate
     kept = merged(table).filter(enough, pl.col("label") > 0, pl.col("symbols").list.len() > 0)
     kept = kept.sort("weight", descending=True, maintain_order=True).head(MOST_KNOWN)
-    rows = zip(kept["symbols"], kept["bytes"], kept["label"], strict=True)
     counts = kept.select(COUNTS).to_numpy()
+    seen = kept["samples"].to_numpy()[:, None] * counts / counts.sum(axis=1, keepdims=True)
+    rows = zip(kept["symbols"].to_list(), kept["bytes"], kept["label"], seen, strict=True)
     return {
-        hash_of_stack(list(symbols), size): Known(label, shares_of(each))
-        for (symbols, size, label), each in zip(rows, counts, strict=True)
+        hash_of_stack(symbols, size): Known(label, shares_of(each + WORTH * network(symbols, size)))
+        for symbols, size, label, each in rows
     }

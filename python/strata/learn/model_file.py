@@ -1,5 +1,5 @@
-"""The file of a model: writes it, checks and reads it, and predicts from it as the run time does.
-src/lifetime/model_file.h describes the bytes, and reads them."""
+"""The file of a model: writes it, checks and reads it. src/lifetime/model_file.h describes the
+bytes, and reads them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ import numpy.typing as npt
 from strata.errors import StrataError
 from strata.files import read_file, write_file
 from strata.learn.classes import NAMES
-from strata.learn.tokens import FNV_BASIS, FNV_PRIME, fnv, hash_of, site_of, tokens_of
+from strata.learn.tokens import FNV_BASIS, FNV_PRIME, fnv, hash_of
 
 MAGIC = b"STRATALM"
-VERSION = 3
+VERSION = 4
 HEADER = struct.Struct("<8sIIQQ8I")
 SECTION = struct.Struct("<QQ")
 ALIGNMENT = 64
@@ -27,7 +27,7 @@ EMBEDDING = 32
 HIDDEN = 64
 GATES = 3 * HIDDEN
 CLASSES = len(NAMES)
-HEAD = 16  # its columns: a vector's worth, of which the first CLASSES count
+HEAD = 2 * CLASSES  # its columns: of the class, and of an object
 COARSE_SIZES, FINE_SIZES = 64, 192
 SIZES = COARSE_SIZES + FINE_SIZES  # rows of the embedding, behind those of tokens
 INT8 = 1
@@ -76,7 +76,7 @@ class Weights:
     hidden: Array  # [HIDDEN][GATES]
     input_bias: Array
     hidden_bias: Array
-    head: Array  # [HIDDEN][CLASSES]
+    head: Array  # [HIDDEN][HEAD]
     head_bias: Array
 
 
@@ -113,23 +113,11 @@ def size_rows(size: int) -> tuple[int, int]:
     return min(coarse, COARSE_SIZES - 1), COARSE_SIZES + min(fine, FINE_SIZES - 1)
 
 
-def size_embedding(weights: Weights, size: int) -> Array:
-    first = len(weights.embedding) - SIZES
-    coarse, fine = size_rows(size)
-    return np.asarray(weights.embedding[first + coarse] + weights.embedding[first + fine])
-
-
 def quantized(matrix: Array, axis: int) -> tuple[npt.NDArray[np.int8], Array]:
     """Whole numbers of -127 to 127 and a scale for each row that is left when `axis` is summed."""
     scales = np.maximum(np.abs(matrix).max(axis=axis), 1e-12).astype(np.float32) / np.float32(127)
     spread = np.expand_dims(scales, axis)
     return np.rint(matrix / spread).astype(np.int8), scales.astype(np.float32)
-
-
-def padded_head(matrix: Array) -> Array:
-    out = np.zeros((*matrix.shape[:-1], HEAD), np.float32)
-    out[..., :CLASSES] = matrix
-    return out
 
 
 def hash_table(hashes: dict[int, int]) -> tuple[bytes, bytes, int]:
@@ -179,7 +167,7 @@ def dump(model: Model) -> bytes:
         "embedding": (weights.embedding, 1),
         "input": (weights.input, 0),
         "hidden": (weights.hidden, 0),
-        "head": (padded_head(weights.head), 0),
+        "head": (weights.head, 0),
     }
     parts: dict[str, bytes] = dict.fromkeys(SECTIONS, b"")
     for name, (matrix, axis) in matrices.items():
@@ -195,7 +183,7 @@ def dump(model: Model) -> bytes:
         "hashes": keys,
         "rows": rows,
         "biases": both.astype("<f4").tobytes(),
-        "head_bias": padded_head(weights.head_bias).astype("<f4").tobytes(),
+        "head_bias": weights.head_bias.astype("<f4").tobytes(),
         "class_names": fixed(NAMES, NAME_BYTES),
         "known": np.array([value for value, _ in stacks], "<u8").tobytes(),
         "known_shares": b"".join(known.shares for _, known in stacks),
@@ -310,8 +298,8 @@ def from_sections(numbers: tuple[int, ...], parts: dict[str, bytes], size: int) 
         matrix("hidden", HIDDEN, GATES, 0),
         biases[:GATES],
         biases[GATES : 2 * GATES],
-        matrix("head", HIDDEN, HEAD, 0)[:, :CLASSES],
-        np.frombuffer(parts["head_bias"], "<f4").astype(np.float32)[:CLASSES],
+        matrix("head", HIDDEN, HEAD, 0),
+        np.frombuffer(parts["head_bias"], "<f4").astype(np.float32),
     )
     keys = np.frombuffer(parts["hashes"], "<u8", slots)
     places = np.frombuffer(parts["rows"], "<u4", slots)
@@ -348,52 +336,3 @@ def load(path: Path) -> Model:
         return parse(data)
     except ValueError as error:
         raise StrataError(f"{path}: {error}") from error
-
-
-def sigmoid(x: Array) -> Array:
-    return np.asarray(1 / (1 + np.exp(-x)), np.float32)
-
-
-def knows(model: Model, frame: str) -> bool:
-    """Whether a token of the frame's function is one of the model's."""
-    return any(hash_of(token) in model.hashes for token in tokens_of(frame))
-
-
-def frame_row(model: Model, frame: str) -> Array:
-    """What the GRU takes of a frame. A place that is not known adds nothing."""
-    rows = [model.hashes.get(hash_of(token), 0) for token in tokens_of(frame)] or [0]
-    if site := model.hashes.get(hash_of(site_of(frame)), 0):
-        rows.append(site)
-    total = model.weights.embedding[rows].sum(axis=0)
-    return np.asarray(total @ model.weights.input + model.weights.input_bias, np.float32)
-
-
-def step(weights: Weights, state: Array, row: Array) -> Array:
-    recurrent = state @ weights.hidden + weights.hidden_bias
-    reset = sigmoid(row[:HIDDEN] + recurrent[:HIDDEN])
-    update = sigmoid(row[HIDDEN : 2 * HIDDEN] + recurrent[HIDDEN : 2 * HIDDEN])
-    new = np.tanh(row[2 * HIDDEN :] + reset * recurrent[2 * HIDDEN :])
-    return np.asarray((1 - update) * new + update * state, np.float32)
-
-
-def predict(model: Model, symbols: list[str], size: int) -> Array:
-    """Probabilities of the classes. `symbols` are the stack's, innermost first."""
-    weights = model.weights
-    state = np.zeros(HIDDEN, np.float32)
-    for name in reversed(symbols[:MOST_FRAMES]):
-        state = step(weights, state, frame_row(model, name))
-    odds = odds_after(model, state, size)
-    if known := known_of(model, symbols, size):
-        shares = np.frombuffer(known.shares, np.uint8).astype(np.float32) / np.float32(OF)
-        return np.asarray((odds + shares) / 2, np.float32)
-    return odds
-
-
-def odds_after(model: Model, state: Array, size: int) -> Array:
-    """Probabilities of the classes, from the state after all frames."""
-    weights = model.weights
-    row = size_embedding(weights, size) @ weights.input + weights.input_bias
-    state = step(weights, state, np.asarray(row, np.float32))
-    logits = state @ weights.head + weights.head_bias
-    odds = np.exp(logits - logits.max())
-    return np.asarray(odds / odds.sum(), np.float32)

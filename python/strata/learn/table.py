@@ -10,7 +10,7 @@ import polars as pl
 from strata.errors import StrataError
 from strata.files import UnreadableError, open_file
 from strata.learn.classes import NEVER
-from strata.learn.rows import SUMS
+from strata.learn.rows import COUNTS, SUMS
 
 TEXT, WHOLE, NUMBER = pl.String(), pl.Int64(), pl.Float64()
 COLUMNS: dict[str, pl.DataType] = {
@@ -64,7 +64,7 @@ def check(path: Path, table: pl.DataFrame) -> None:
         "a split that is none of " + ", ".join(SPLITS): ~pl.col("split").is_in(SPLITS),
         "objects that are no number above 0": ~positive("objects"),
         "a weight that is no number above 0": ~positive("weight"),
-        "counts that are no numbers": ~counted(),
+        "counts that are no numbers above 0": ~counted(),
     }
     for what, where in wrong.items():
         row = table.select(where.fill_null(False).arg_true().first()).item()
@@ -77,6 +77,6 @@ def positive(name: str) -> pl.Expr:
 
 
 def counted() -> pl.Expr:
-    """None below 0."""
+    """None below 0, not all of them 0."""
     each = [pl.col(name).is_finite() & (pl.col(name) >= 0) for name in SUMS]
-    return pl.all_horizontal(each)
+    return pl.all_horizontal(each) & (pl.sum_horizontal(COUNTS) > 0)

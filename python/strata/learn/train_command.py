@@ -65,7 +65,7 @@ def train(
     ] = False,
 ) -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # XLA complains of slow machines on stderr
-    from strata.learn import baselines, known, model_file, training
+    from strata.learn import baselines, evaluate, known, model_file, training
 
     check_output(output)
     if page is not None:
@@ -100,7 +100,9 @@ def train(
         more = max(training.epoch_of(whole), training.steps_of(whole, epochs) // 2)
         params = fit(trainer, whole, seed, more, params).params
     weights = network.weights(params)
-    model = model_file.Model(whole.tokens, weights, kept, about, int8, known=known.stacks(table))
+    model = model_file.Model(whole.tokens, weights, kept, about, int8)
+    predictor = evaluate.Predictor(model)
+    model.known = known.stacks(table, lambda *stack: predictor.by_network(*stack).shares)
     size = model_file.write(model, output)
     if page:
         write_page(page, about, scores, trained, data)

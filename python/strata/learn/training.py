@@ -17,6 +17,7 @@ import polars as pl
 
 from strata.learn import model_file
 from strata.learn.model_file import CLASSES, EMBEDDING, GATES, HIDDEN, MOST_FRAMES, SIZES, Weights
+from strata.learn.rows import COUNTS
 from strata.learn.tokens import MOST_TOKENS, site_of, tokens_of
 
 BATCH = 64
@@ -24,13 +25,11 @@ FEWEST_STEPS = 400
 FEWEST_EPOCHS = 10
 TOKEN_DROP = 0.1  # of tokens, and of fine sizes
 PLACE = r" <[0-9a-f]+\+0x[0-9a-f]+>$"  # of a frame (strata/learn/tokens.py)
-RATE = 3e-3
-CLIP = 5.0
+RATE, CLIP = 3e-3, 5.0
 FORGET_BIAS = 3.5  # of the LSTM: without it long sequences do not converge
 LONGEST = 200  # tokens of the LSTM's sequence: the innermost
 Array = jax.Array
 Params = dict[str, Array]
-Picked = npt.NDArray[np.int64]
 Tables = tuple[Array, ...]  # what a network looks frames up in
 Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float32]
@@ -43,6 +42,7 @@ class Contexts:
     frames: Ints  # [n][of the longest, in eights], 0 behind the last
     sizes: Ints  # [n][2]: the rows of a coarse and a fine scale
     labels: Ints  # from 0
+    shares: Floats  # [n][CLASSES] of the objects
     loss_weights: Floats
     held: Floats  # bytes, of all objects
     objects: Floats
@@ -79,21 +79,22 @@ def without_places(table: pl.DataFrame) -> pl.DataFrame:
     those of the same functions and size together, with the class that most objects have."""
     bare = pl.col("symbols").list.eval(pl.element().str.replace(PLACE, ""))
     same = ["symbols", "bytes", "split"]
+    sums = ["objects", "weight", *COUNTS]
     return (
         table.with_columns(was=pl.col("symbols"), symbols=bare)
         .filter(pl.col("was") != pl.col("symbols"))
         .group_by([*same, "label"])
-        .agg(pl.col("objects").sum(), pl.col("weight").sum())
+        .agg(pl.col(*sums).sum())
         .sort([*same, "objects", "label"], descending=[False, False, False, True, False])
         .group_by(same, maintain_order=True)
-        .agg(pl.col("label").first(), pl.col("objects").sum(), pl.col("weight").sum())
+        .agg(pl.col("label").first(), pl.col(*sums).sum())
     )
 
 
 def prepare(contexts: pl.DataFrame, words: list[bytes] | None = None) -> Contexts:
     """The contexts as numbers. With the words of a data set that has all of these contexts to learn
     from, rows mean the same as there; those of words that are only held out are not used."""
-    columns = ["symbols", "bytes", "split", "label", "objects", "weight"]
+    columns = ["symbols", "bytes", "split", "label", "objects", "weight", *COUNTS]
     general = without_places(contexts)
     table = pl.concat([contexts.select(columns), general.select(columns)])
     is_general = np.arange(len(table)) >= len(contexts)
@@ -118,10 +119,12 @@ def prepare(contexts: pl.DataFrame, words: list[bytes] | None = None) -> Context
     for at, stack in enumerate(stacks):
         frames[at, : len(stack)] = [ids[name] for name in stack]
     objects = table["objects"].to_numpy().astype(np.float32)
+    shares = table.select(pl.col(COUNTS) / pl.sum_horizontal(COUNTS)).to_numpy()
     return Contexts(
         frames,
         np.array([model_file.size_rows(size) for size in table["bytes"]], np.int32),
         table["label"].to_numpy().astype(np.int32) - 1,
+        shares.astype(np.float32),
         (1 + np.log10(1 + objects)).astype(np.float32),
         table["weight"].to_numpy().astype(np.float32),
         objects,
@@ -176,8 +179,8 @@ class FrameGru:
             "hidden": uniform(keys[2], (HIDDEN, GATES), bound),
             "input_bias": jnp.zeros(GATES),
             "hidden_bias": jnp.zeros(GATES),
-            "head": uniform(keys[3], (HIDDEN, CLASSES), bound),
-            "head_bias": jnp.zeros(CLASSES),
+            "head": uniform(keys[3], (HIDDEN, model_file.HEAD), bound),
+            "head_bias": jnp.zeros(model_file.HEAD),
         }
 
     @classmethod
@@ -330,7 +333,7 @@ class Trainer:
         self._update = jax.jit(self._step)
         self._ask = jax.jit(
             lambda params, tables, inputs, sizes: jax.nn.softmax(
-                network.logits(params, tables, inputs, sizes, None)
+                network.logits(params, tables, inputs, sizes, None)[:, :CLASSES]
             )
         )
 
@@ -348,10 +351,9 @@ class Trainer:
         params = self.network.start(key, data.rows) if begin is None else begin
         state = self._optimizer.init(params)
         inputs, tables = self.network.inputs(data), self.network.tables(data)
-        columns = (inputs, data.sizes, data.labels, data.loss_weights)
+        columns = (inputs, data.sizes, data.labels, data.shares, data.loss_weights)
         rows = np.flatnonzero(data.is_train | data.is_general)
-        losses: list[float] = []
-        done = 0
+        losses, done = list[float](), 0
         while done < steps:
             values = []
             for picked in islice(batches(random, rows), steps - done):
@@ -384,9 +386,11 @@ class Trainer:
         rate: Array,
     ) -> tuple[Params, object, Array]:
         def loss(params: Params) -> Array:
-            inputs, sizes, labels, weights = batch
-            odds = self.network.logits(params, tables, inputs, sizes, key)
-            each = optax.softmax_cross_entropy_with_integer_labels(odds, labels)
+            inputs, sizes, labels, shares, weights = batch
+            logits = self.network.logits(params, tables, inputs, sizes, key)
+            each = optax.softmax_cross_entropy_with_integer_labels(logits[:, :CLASSES], labels)
+            if logits.shape[1] > CLASSES:
+                each += optax.softmax_cross_entropy(logits[:, CLASSES:], shares)
             return jnp.asarray((each * weights).sum() / weights.sum())
 
         value, slopes = jax.value_and_grad(loss)(params)
