@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from strata.learn.classes import class_of
+from strata.learn.classes import NAMES, class_of
 from strata.learn.known import KEYS, merged
 from strata.learn.rows import COUNTS
 
@@ -17,6 +17,16 @@ MANY = 20
 DRAWS = 20
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Border:
+    """Between two classes: what was on one side of it in one run and on the other in the other."""
+
+    name: str  # the shorter class's
+    contexts: int
+    share: float  # of the second run's bytes
+    before: tuple[float, float]  # in either run: the share of its objects that died before it
 
 
 @dataclass(frozen=True)
@@ -28,6 +38,7 @@ class Noise:
     many_right: float  # of these, by the table
     within: float  # of objects that died within the class of the first run
     halves: tuple[float, float, float]  # two draws from both runs: the mean, the least, the most
+    borders: tuple[Border, ...] = ()
 
 
 def classes(counts: Floats | Ints) -> Ints:
@@ -59,6 +70,25 @@ def halves(both: pl.DataFrame, interval: int) -> tuple[float, float, float]:
     return float(np.mean(found)), min(found), max(found)
 
 
+def borders(both: pl.DataFrame, all_bytes: float) -> tuple[Border, ...]:
+    """Those with the most bytes first."""
+    lower = both.select(pl.min_horizontal("label", "label_right")).to_series().to_numpy()
+    other = both["label"].to_numpy() != both["label_right"].to_numpy()
+    weights = both["weight_right"].to_numpy()
+    shares = []
+    for suffix in ("", "_right"):
+        counts = both.select(f"{name}{suffix}" for name in COUNTS).to_numpy()
+        upto = np.cumsum(counts, axis=1) / counts.sum(axis=1, keepdims=True)
+        shares.append(upto[np.arange(len(lower)), lower - 1])
+    found = []
+    for edge in np.unique(lower[other]).tolist():
+        here = other & (lower == edge)
+        first, second = (float(np.average(each[here], weights=weights[here])) for each in shares)
+        share = float(weights[here].sum()) / all_bytes
+        found.append(Border(NAMES[edge - 1], int(here.sum()), share, (first, second)))
+    return tuple(sorted(found, key=lambda each: -each.share))
+
+
 def noise(program: str, first: pl.DataFrame, second: pl.DataFrame, interval: int) -> Noise:
     known, tested = merged(first), merged(second)
     both = known.join(tested, on=KEYS, how="inner")
@@ -76,6 +106,7 @@ def noise(program: str, first: pl.DataFrame, second: pl.DataFrame, interval: int
         of(weights[many], (said == is_class)[many]),
         float(kept.sum() / everything.sum()),
         halves(both, interval),
+        borders(both, float(all_bytes.sum())),
     )
 
 
@@ -105,4 +136,22 @@ def lines(noises: list[Noise]) -> list[str]:
         shares = (each.many, each.many_right, each.within)
         cells = " | ".join(f"{100 * share:.1f} %" for share in shares)
         rows.append(f"| {each.program} | {cells} | {mean:.1f} % ({least:.1f} to {most:.1f}) |")
-    return [*about, *rows]
+    return [*about, *rows, *border_lines(noises)]
+
+
+def border_lines(noises: list[Noise]) -> list[str]:
+    header = ("program", "border", "contexts", "of the bytes", "died before it", "in the second")
+    about = (
+        "\nWhere the classes of the two runs differ: the border between them, and the share of "
+        "the objects that died before it in the first run and in the second, by bytes. 95 % decide."
+        "\n",
+        f"| {' | '.join(header)} |",
+        "|---|---|" + "---:|" * (len(header) - 2),
+    )
+    rows = []
+    for each in noises:
+        for border in each.borders:
+            shares = (border.share, *border.before)
+            cells = " | ".join(f"{100 * share:.1f} %" for share in shares)
+            rows.append(f"| {each.program} | {border.name} | {border.contexts:,} | {cells} |")
+    return [*about, *rows] if rows else []

@@ -103,6 +103,9 @@ def test_what_two_runs_agree_on() -> None:
     mean, least, most = found.halves
     assert 90 / 190 <= least <= mean <= most <= 1.0
     assert mean < 1.0  # a tenth of what turns came later: at the border of its class
+    (border,) = found.borders
+    assert (border.name, border.contexts, border.share) == ("10 ms", 1, pytest.approx(90 / 200))
+    assert border.before == pytest.approx((1.0, 80 / 90))
 
 
 def test_rows_of_one_stack_are_one_context() -> None:
@@ -137,7 +140,8 @@ def test_the_page_judges_each_row() -> None:
             ],
         )
     }
-    noises = [Noise("redis", 0.75, 0.99, 0.97, (0.95, 0.9, 1.0))]
+    border = label_noise.Border("100 ms", 7, 0.059, (0.957, 0.898))
+    noises = [Noise("redis", 0.75, 0.99, 0.97, (0.95, 0.9, 1.0), (border,))]
     text = accuracy.page(rows, noises, rates, "How.")
     line = "| redis | same build | a | b | 98.5 % | 88.0 % | 97.0 % | 99.0 % | 100.0 % |"
     assert f"{line} 50.0 % | 75.0 % |" in text
@@ -150,6 +154,7 @@ def test_the_page_judges_each_row() -> None:
     assert "the class stays the same for 79.0 % of the allocations" in text
     assert "(asked for ≥ 80%: missed) and in 90.0 % of the contexts, of which 40.0 % have" in text
     assert "| redis | 75.0 % | 99.0 % | 97.0 % | 95.0 % (90.0 to 100.0) |" in text
+    assert "| redis | 100 ms | 7 | 5.9 % | 95.7 % | 89.8 % |" in text
 
 
 def test_a_source_that_is_not_what_was_pinned_is_refused(tmp_path: Path) -> None:
