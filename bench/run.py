@@ -262,17 +262,17 @@ def run_accuracy(lib: Path, place: Path | None, quick: bool) -> None:
     started = time.monotonic()
     facts = machine.facts(ROOT)
     say = partial(console.print, highlight=False, soft_wrap=True)
-    rows, noises, rates = accuracy.run(lib, out, lambda line: say(f"bench: {line}"), quick=quick)
-    if not rows:
+    found = accuracy.run(lib, out, lambda line: say(f"bench: {line}"), quick=quick)
+    if not found.rows:
         raise typer.BadParameter("accuracy: nothing could be recorded")
     how = (
         f"`make bench GROUP=accuracy` on {datetime.date.today().isoformat()}, tree"
         f" {facts['tree']}, {facts['processor']}: {(time.monotonic() - started) / 60:.1f} minutes."
     )
-    whole = not quick and len(rates) == len(accuracy.SUBJECTS)
+    whole = not quick and len(found.rates) == len(accuracy.SUBJECTS)
     target = place or (PAGES if whole else out) / "accuracy.md"
     target.parent.mkdir(parents=True, exist_ok=True)
-    text = accuracy.page(rows, noises, rates, how)
+    text = accuracy.page(found, how)
     target.write_text(text)
     console.print(text, highlight=False, markup=False, soft_wrap=True)
     say(f"bench: wrote {target}")

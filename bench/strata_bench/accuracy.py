@@ -5,10 +5,11 @@ table 2 of LLAMA (Maas et al., CACM 67(4), 2024). Writes docs/benchmarks/accurac
 from __future__ import annotations
 
 import math
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,8 @@ from strata.learn import evaluate, model_file
 from strata.learn.classes import class_of
 from strata.learn.rows import COUNTS
 
-from strata_bench import label_noise, loads, loads_model, sources
+from strata_bench import agreement, label_noise, loads, loads_model, sources
+from strata_bench.agreement import Agreement, best_of_any, by_table
 from strata_bench.groups import Group
 from strata_bench.label_noise import Noise
 from strata_bench.sources import (
@@ -39,6 +41,7 @@ RATES = (100, 1000, 10_000, 100_000, 1_000_000)
 DRAWS = 20  # of each rate
 MANY_RUNS = 2.3e9  # allocations: the paper's 20 runs
 RUNS = 6  # of the same build
+CALM_RUNS = 3
 ENOUGH = 30  # contexts seen in all draws: a share of fewer says nothing
 RECORD_SECONDS, TRAIN_SECONDS = 240.0, 900.0
 SAME, NEAR, NEXT, STAYS = 0.98, 0.95, 0.80, 0.80
@@ -72,6 +75,7 @@ class Subject:
     versions: tuple[str, str]  # the old one first
     quick: tuple[str, ...] = ("--quick=1",)
     full: tuple[str, ...] = ("--scale=0.5",)
+    calm: tuple[str, ...] = ()  # options with which no thread waits for a processor
 
 
 @dataclass(frozen=True)
@@ -83,27 +87,6 @@ class Row:
     result: evaluate.Judged
     table: float  # share of bytes for which a table of the first run's stacks is right
     best: float = math.nan  # the most that could be right over many runs
-
-
-def by_table(trained: pl.DataFrame, tested: pl.DataFrame) -> float:
-    """By what a table of the one recording's stacks and sizes says of the other. Where the same
-    stack and size had another class, no model of these runs can know."""
-    keys = ["symbols", "bytes"]
-    first = trained.sort("weight", descending=True).unique(keys, keep="first", maintain_order=True)
-    first = first.select(*keys, pl.col("label").alias("said"))
-    both = tested.join(first, on=keys, how="left")
-    right = both.filter(pl.col("said") == pl.col("label"))["weight"].to_numpy().sum()
-    return float(right) / max(float(both["weight"].to_numpy().sum()), 1e-9)
-
-
-def best_of_any(runs: list[pl.DataFrame]) -> float:
-    """Of one class for each stack and size, known afterwards: what differs from run to run nobody
-    can know by the stack."""
-    keys = ["symbols", "bytes"]
-    by_class = pl.concat([run.select(*keys, "label", "weight") for run in runs])
-    sums = by_class.group_by([*keys, "label"]).agg(pl.col("weight").sum())
-    right = sums.group_by(keys).agg(pl.col("weight").max())["weight"].to_numpy().sum()
-    return float(right) / max(float(by_class["weight"].to_numpy().sum()), 1e-9)
 
 
 def _run(path: Path) -> list[str]:
@@ -133,8 +116,22 @@ SUBJECTS = (
     Subject(
         "redis", "redis-server", _redis, _redis_command, (REDIS_OLD.version, REDIS_NEW.version)
     ),
-    Subject("words", "pipeline", _own("pipeline"), _run, (OWN_OLD, OWN_NEW)),
-    Subject("images", "images", _own("images"), _run, (OWN_OLD, OWN_NEW)),
+    Subject(
+        "words",
+        "pipeline",
+        _own("pipeline"),
+        _run,
+        (OWN_OLD, OWN_NEW),
+        calm=("--readers=1", "--mappers=1", "--reducers=1"),
+    ),
+    Subject(
+        "images",
+        "images",
+        _own("images"),
+        _run,
+        (OWN_OLD, OWN_NEW),
+        calm=(f"--workers={min(os.cpu_count() or 1, 8)}",),
+    ),
 )
 
 
@@ -150,12 +147,19 @@ class Bench:
         shutil.rmtree(self._work, ignore_errors=True)
         self._work.mkdir(parents=True)
 
-    def record(self, version: str, optimised: str, run: int, sample: str = SAMPLE) -> Path:
+    def record(
+        self,
+        version: str,
+        optimised: str,
+        run: int,
+        sample: str = SAMPLE,
+        options: tuple[str, ...] = (),
+    ) -> Path:
         """The data set of one run."""
         program = self.subject.build(version, optimised, self._root)
-        name = f"{version}{optimised}-{run}-{sample}"
+        name = "".join([f"{version}{optimised}-{run}-{sample}", *options])
         folder, merged = self._work / name, self._work / f"{name}.parquet"
-        command = [*self.subject.command(program), *self._args]
+        command = [*self.subject.command(program), *self._args, *options]
         words = loads_model.strata(
             *("run", "--lib", str(self._lib), "--learn", str(folder)),
             *("--set", f"SAMPLE={sample}", "--", *command),
@@ -193,6 +197,14 @@ class Bench:
     def noise(self, trained: Path, tested: Path) -> Noise:
         first, second = pl.read_parquet(trained), pl.read_parquet(tested)
         return label_noise.noise(self.subject.name, first, second, SAMPLE_BYTES)
+
+
+def agreements(bench: Bench) -> Iterator[Agreement]:
+    new = bench.subject.versions[-1]
+    for options in ((), bench.subject.calm) if bench.subject.calm else ():
+        paths = [bench.record(new, FAST, run, options=options) for run in range(11, 11 + CALM_RUNS)]
+        runs = [pl.read_parquet(path) for path in paths]
+        yield agreement.agreement(bench.subject.name, " ".join(options) or "–", runs)
 
 
 def rows_of(bench: Bench, noises: list[Noise]) -> Iterator[Row]:
@@ -330,9 +342,15 @@ def _rates(rates: dict[str, tuple[int, list[Thinned]]]) -> list[str]:
     return _table(header, 3, body) + verdicts
 
 
-def page(
-    rows: list[Row], noises: list[Noise], rates: dict[str, tuple[int, list[Thinned]]], how: str
-) -> str:
+@dataclass
+class Found:
+    rows: list[Row] = field(default_factory=list)
+    noises: list[Noise] = field(default_factory=list)
+    agreements: list[Agreement] = field(default_factory=list)
+    rates: dict[str, tuple[int, list[Thinned]]] = field(default_factory=dict)
+
+
+def page(found: Found, how: str) -> str:
     about = ABOUT.format(
         sqlite=f"{SQLITE_OLD.version} and {SQLITE_NEW.version}",
         redis=f"{REDIS_OLD.version} and {REDIS_NEW.version}",
@@ -351,28 +369,26 @@ def page(
         f"which at least {ENOUGH} contexts are seen. One run at 1:1,000,000 is a handful of "
         "samples: the class is then that of one object.\n",
     )
-    lines = [f"# {GROUP.title}\n", about, how + "\n", *_tests(rows), *label_noise.lines(noises)]
-    lines += [*fewer, *_rates(rates)]
+    lines = [f"# {GROUP.title}\n", about, how + "\n", *_tests(found.rows)]
+    lines += [*label_noise.lines(found.noises), *agreement.lines(found.agreements)]
+    lines += [*fewer, *_rates(found.rates)]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def run(
-    lib: Path, root: Path, say: Callable[[str], None], *, quick: bool
-) -> tuple[list[Row], list[Noise], dict[str, tuple[int, list[Thinned]]]]:
+def run(lib: Path, root: Path, say: Callable[[str], None], *, quick: bool) -> Found:
     """All of it; what cannot be built here is said and left out."""
     root.mkdir(parents=True, exist_ok=True)
-    rows: list[Row] = []
-    noises: list[Noise] = []
-    rates: dict[str, tuple[int, list[Thinned]]] = {}
+    all_of_it = Found()
     for subject in SUBJECTS:
         say(f"{subject.name}: building, recording, training")
         bench = Bench(subject, lib, root, quick=quick)
         try:
-            rows += rows_of(bench, noises)
+            all_of_it.rows += rows_of(bench, all_of_it.noises)
+            all_of_it.agreements += agreements(bench)
             dense = pl.read_parquet(bench.record(subject.versions[-1], FAST, 3, DENSE))
             lengths = (None, MANY_RUNS)
             found = [thin(dense, one_in, length) for length in lengths for one_in in RATES]
-            rates[subject.name] = (len(dense), found)
+            all_of_it.rates[subject.name] = (len(dense), found)
         except SourceError as error:
             say(f"{subject.name} is left out: {error}")
-    return rows, noises, rates
+    return all_of_it

@@ -10,7 +10,7 @@ import pytest
 from strata.learn import known
 from strata.learn.evaluate import Accuracy, Judged
 from strata.learn.rows import COUNTS
-from strata_bench import accuracy, label_noise, sources
+from strata_bench import accuracy, agreement, label_noise, sources
 from strata_bench.accuracy import Row, Thinned
 from strata_bench.label_noise import Noise
 
@@ -58,7 +58,7 @@ def test_a_table_knows_the_stacks_of_the_first_run() -> None:
     second = pl.DataFrame(
         {"symbols": [["a"], ["b"], ["c"]], "bytes": [8, 8, 8], "weight": [3.0, 1.0, 1.0]}
     ).with_columns(label=pl.Series([1, 3, 1]))
-    assert accuracy.by_table(first, second) == pytest.approx(0.6)
+    assert agreement.by_table(first, second) == pytest.approx(0.6)
 
 
 def test_what_differs_from_run_to_run_nobody_can_know() -> None:
@@ -67,8 +67,10 @@ def test_what_differs_from_run_to_run_nobody_can_know() -> None:
         return pl.DataFrame(one).with_columns(label=pl.Series([label, 1]))
 
     runs = [run(1, 2.0), run(2, 1.0), run(2, 1.0), run(3, 1.0)]
-    assert accuracy.best_of_any(runs) == pytest.approx(6 / 9)
-    assert accuracy.best_of_any(runs[:1]) == 1.0
+    assert agreement.best_of_any(runs) == pytest.approx(6 / 9)
+    assert agreement.best_of_any(runs[:1]) == 1.0
+    found = agreement.agreement("p", "-", runs[:2])
+    assert found.pairs == pytest.approx((1 / 2, 1 / 3))  # of the second's bytes, of the first's
 
 
 def run_of(*contexts: tuple[str, list[float]]) -> pl.DataFrame:
@@ -141,8 +143,9 @@ def test_the_page_judges_each_row() -> None:
         )
     }
     border = label_noise.Border("100 ms", 7, 0.059, (0.957, 0.898))
+    agreements = [agreement.Agreement("images", "--workers=2", (0.98, 0.99) * 3, 0.995)]
     noises = [Noise("redis", 0.75, 0.99, 0.97, (0.95, 0.9, 1.0), (border,))]
-    text = accuracy.page(rows, noises, rates, "How.")
+    text = accuracy.page(accuracy.Found(rows, noises, agreements, rates), "How.")
     line = "| redis | same build | a | b | 98.5 % | 88.0 % | 97.0 % | 99.0 % | 100.0 % |"
     assert f"{line} 50.0 % | 75.0 % |" in text
     assert "| redis | next version | a | b | 85.0 % | 88.0 % | 0.0 % | – | 94.0 % |" in text
@@ -154,6 +157,7 @@ def test_the_page_judges_each_row() -> None:
     assert "the class stays the same for 79.0 % of the allocations" in text
     assert "(asked for ≥ 80%: missed) and in 90.0 % of the contexts, of which 40.0 % have" in text
     assert "| redis | 75.0 % | 99.0 % | 97.0 % | 95.0 % (90.0 to 100.0) |" in text
+    assert "| images | --workers=2 | 3 | 98.5 % (98.0 to 99.0) | 99.5 % |" in text
     assert "| redis | 100 ms | 7 | 5.9 % | 95.7 % | 89.8 % |" in text
 
 
