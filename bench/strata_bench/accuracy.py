@@ -199,12 +199,17 @@ class Bench:
         return label_noise.noise(self.subject.name, first, second, SAMPLE_BYTES)
 
 
-def agreements(bench: Bench) -> Iterator[Agreement]:
-    new = bench.subject.versions[-1]
-    for options in ((), bench.subject.calm) if bench.subject.calm else ():
+def calm_row(bench: Bench, agreements: list[Agreement]) -> Iterator[Row]:
+    """The same build, where no thread waits for a processor; and how far runs agree then."""
+    new, calm = bench.subject.versions[-1], " ".join(bench.subject.calm)
+    for options in ((), bench.subject.calm) if calm else ():
         paths = [bench.record(new, FAST, run, options=options) for run in range(11, 11 + CALM_RUNS)]
         runs = [pl.read_parquet(path) for path in paths]
-        yield agreement.agreement(bench.subject.name, " ".join(options) or "–", runs)
+        agreements.append(agreement.agreement(bench.subject.name, " ".join(options) or "–", runs))
+        if options:
+            model, here = bench.train(paths[0]), f"{new} {FAST}".strip()
+            pair = (f"{here}, one run", model), (f"{here}, another", paths[1])
+            yield bench.row(f"same build, {calm}", *pair, agreements[-1].best)
 
 
 def rows_of(bench: Bench, noises: list[Noise]) -> Iterator[Row]:
@@ -283,7 +288,7 @@ def _table(header: tuple[str, ...], left: int, rows: list[tuple[str, ...]]) -> l
 
 def _verdict(row: Row) -> str:
     by = row.result.by_bytes
-    if row.what == "same build":
+    if row.what.startswith("same build"):
         met, asked = by.exact >= SAME, f"≥ {SAME:.0%} exact"
     elif row.what == "next version":
         met = by.exact >= NEXT and by.near >= NEAR
@@ -384,7 +389,7 @@ def run(lib: Path, root: Path, say: Callable[[str], None], *, quick: bool) -> Fo
         bench = Bench(subject, lib, root, quick=quick)
         try:
             all_of_it.rows += rows_of(bench, all_of_it.noises)
-            all_of_it.agreements += agreements(bench)
+            all_of_it.rows += calm_row(bench, all_of_it.agreements)
             dense = pl.read_parquet(bench.record(subject.versions[-1], FAST, 3, DENSE))
             lengths = (None, MANY_RUNS)
             found = [thin(dense, one_in, length) for length in lengths for one_in in RATES]

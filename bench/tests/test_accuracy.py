@@ -128,6 +128,7 @@ def outcome(exact: float, near: float) -> Judged:
 def test_the_page_judges_each_row() -> None:
     rows = [
         Row("redis", "same build", "a", "b", outcome(0.985, 1.0), 0.97, 0.99),
+        Row("redis", "same build, --few", "a", "b", outcome(0.979, 1.0), 0.97, 0.99),
         Row("redis", "next version", "a", "b", outcome(0.85, 0.94), 0.0),
         Row("redis", "optimised against not", "a", "b", outcome(0.1, 0.2), 0.0),
     ]
@@ -150,6 +151,7 @@ def test_the_page_judges_each_row() -> None:
     assert f"{line} 50.0 % | 75.0 % |" in text
     assert "| redis | next version | a | b | 85.0 % | 88.0 % | 0.0 % | – | 94.0 % |" in text
     assert "redis, same build: asked for ≥ 98% exact of bytes: met." in text
+    assert "redis, same build, --few: asked for ≥ 98% exact of bytes: missed." in text
     assert "and ≥ 95% within one class of bytes: missed." in text
     assert "optimised against not: asked" not in text
     assert "| redis | 2,300.0 M | 1:1,000 | 7 | 50.0 % | 90.0 % | 79.0 % | 80.0 % |" in text
