@@ -13,6 +13,9 @@ constexpr float kWorth = 4;
 // Seen by the process itself, so many samples count and the model does not.
 constexpr float kEnough = 4;
 constexpr double kSure = 0.9;
+// Of a place's objects, to make it last. Not as many as samples have to show: a recording's end
+// frees what would have lasted.
+constexpr double kMostLast = 0.75;
 
 // In a burst, what dies first would make the rest seem to last. The model knows better, but may be
 // another program's: nothing waits for it longer than this.
@@ -210,7 +213,7 @@ void ModelAnswers::AddTo(LifetimeEvidence& evidence) {
       lasts += beyond ? a.shares[k] : 0;
       all += a.shares[k];
     }
-    const bool does = lasts >= kSure * all, does_not = lasts <= (1 - kSure) * all;
+    const bool does = lasts >= kMostLast * all, does_not = lasts <= (1 - kSure) * all;
     SiteEvidence& e = evidence.rows()[i];
     if (e.lasted + e.passed >= kEnough) {
       const bool did = e.lasted > e.passed;

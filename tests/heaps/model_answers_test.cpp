@@ -17,16 +17,15 @@ namespace {
 constexpr uint64_t kMs = 1'000'000;
 constexpr uint64_t kMostWaitedFor = 1000 * kMs;
 constexpr size_t kSize = 500;
-constexpr uintptr_t kPasses = 0x10, kStays = 0x20, kMaybe = 0x30, kSeldom = 0x40, kOuter = 0x99;
+constexpr uintptr_t kPasses = 0x10, kStays = 0x20, kMaybe = 0x30, kSeldom = 0x40, kMostly = 0x50,
+                    kOuter = 0x99;
 
 class MadeUpNames : public FrameNamer {
  public:
   MadeUpNames() : FrameNamer(NameFrames) {}
-  std::map<uintptr_t, std::string> names{{kPasses, "passes"},
-                                         {kStays, "_ZN4some7StayingEv"},
-                                         {kMaybe, "Maybe"},
-                                         {kSeldom, "Seldom"},
-                                         {kOuter, "main"}};
+  std::map<uintptr_t, std::string> names{{kPasses, "passes"}, {kStays, "_ZN4some7StayingEv"},
+                                         {kMaybe, "Maybe"},   {kSeldom, "Seldom"},
+                                         {kMostly, "Mostly"}, {kOuter, "main"}};
   size_t asked = 0;
   bool fails = false;
 
@@ -184,6 +183,15 @@ TEST_F(ModelAnswersTest, AClassThatFewObjectsMakeDoesNotMakeThemLast) {
   EXPECT_EQ(answers_.stats().sure, 2u);
   EXPECT_EQ(Of(kSeldom).lasted, 0);
   EXPECT_GE(Of(kSeldom).passed, 2);
+}
+
+TEST_F(ModelAnswersTest, APlaceMostOfWhoseObjectsOutliveTheUsualLasts) {
+  for (int i = 0; i < 5; ++i) Allocate(kPasses);
+  Allocate(kMostly);
+  Look();
+  EXPECT_EQ(answers_.stats().sure, 1u);  // of the other
+  EXPECT_GE(Of(kMostly).lasted, 2);
+  EXPECT_EQ(Of(kMostly).passed, 0);
 }
 
 TEST_F(ModelAnswersTest, WhatIsUsualIsSoForObjectsNotForTheirClass) {

@@ -103,16 +103,18 @@ def random_weights(rows: int) -> Weights:
 
 def sure_model(staying: bytes = b"Staying") -> Model:
     """Class 8 if a function called `Staying` is on the stack, either class if one called `Maybe`
-    is, else class 3, and objects end as their class says; but where `Seldom` is on the stack they
+    is, class 8 of seven in eight if one called `Mostly` is, else class 3, and objects end as their class says; but where `Seldom` is on the stack they
     die within class 3, and the class is 8. Two units of the state remember: their update gates let
     nothing else in."""
-    words = [b"Maybe", staying, b"Seldom"]
-    stays, maybe, seldom = 0, 1, 2  # columns of the embedding
+    words = [b"Maybe", staying, b"Seldom", b"Mostly"]
+    stays, maybe, seldom, mostly = 0, 1, 2, 3  # columns of the embedding
     update, new = HIDDEN, 2 * HIDDEN  # the first unit's gates
     embedding = np.zeros((1 + len(words) + SIZES, EMBEDDING), np.float32)
     embedding[1, maybe] = embedding[2, stays] = embedding[3, seldom] = 1
+    embedding[4, mostly] = 1
     incoming = np.zeros((EMBEDDING, GATES), np.float32)
-    incoming[[stays, maybe], update] = -40
+    incoming[[stays, maybe, mostly], update] = -40
+    incoming[mostly, new] = np.arctanh(0.6)
     incoming[stays, new], incoming[maybe, new] = 10, np.arctanh(0.5)
     incoming[seldom, [update + 1, new + 1]] = -40, 10
     bias = np.zeros(GATES, np.float32)
