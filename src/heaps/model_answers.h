@@ -4,8 +4,8 @@
 // "Learning-based memory allocation for C++ server workloads", ASPLOS 2020, sections 5 and 6.
 //
 // A model says how long an object will live; what to keep apart is relative. So a place lasts by a
-// model if three in four of its objects outlive what is usual for their size: what was seen to be, or
-// before anything died, the median of what the model says. Where some do and some do not, or as
+// model if three in four of its objects outlive what is usual for their size: what was seen to be,
+// or before anything died, the median of what the model says. Where some do and some do not, or as
 // soon as the process has seen for itself, it has no say.
 #pragma once
 
