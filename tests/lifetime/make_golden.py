@@ -103,9 +103,9 @@ def random_weights(rows: int) -> Weights:
 
 def sure_model(staying: bytes = b"Staying") -> Model:
     """Class 8 if a function called `Staying` is on the stack, either class if one called `Maybe`
-    is, class 8 of seven in eight if one called `Mostly` is, else class 3, and objects end as their class says; but where `Seldom` is on the stack they
-    die within class 3, and the class is 8. Two units of the state remember: their update gates let
-    nothing else in."""
+    is, class 8 of seven in eight if one called `Mostly` is, else class 3, and objects end as their
+    class says; but where `Seldom` is on the stack they die within class 3, and the class is 8. Two
+    units of the state remember: their update gates let nothing else in."""
     words = [b"Maybe", staying, b"Seldom", b"Mostly"]
     stays, maybe, seldom, mostly = 0, 1, 2, 3  # columns of the embedding
     update, new = HIDDEN, 2 * HIDDEN  # the first unit's gates
