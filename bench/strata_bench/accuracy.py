@@ -75,7 +75,7 @@ class Subject:
     versions: tuple[str, str]  # the old one first
     quick: tuple[str, ...] = ("--quick=1",)
     full: tuple[str, ...] = ("--scale=0.5",)
-    calm: tuple[str, ...] = ()  # options with which no thread waits for a processor
+    calm: tuple[str, ...] = ()  # options with which few threads wait for a processor
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ class Bench:
 
 
 def calm_row(bench: Bench, agreements: list[Agreement]) -> Iterator[Row]:
-    """The same build, where no thread waits for a processor; and how far runs agree then."""
+    """The same build, where few threads wait for a processor; and how far runs agree then."""
     new, calm = bench.subject.versions[-1], " ".join(bench.subject.calm)
     for options in ((), bench.subject.calm) if calm else ():
         paths = [bench.record(new, FAST, run, options=options) for run in range(11, 11 + CALM_RUNS)]

@@ -1,5 +1,4 @@
-"""How far recordings of one build agree, pair by pair, by how many threads there are for each
-processor: a section of docs/benchmarks/accuracy.md."""
+"""How far recordings of one build agree, pair by pair, with many threads and with few: a section of docs/benchmarks/accuracy.md."""
 
 from __future__ import annotations
 
@@ -52,9 +51,10 @@ def lines(found: list[Agreement]) -> list[str]:
         return []
     about = (
         "\n## Threads that wait for a processor\n",
-        "The same programs as they are, and with no more threads than processors: of each "
-        "recording's bytes, the share that a table of another one gets right, as mean, least and "
-        "most of all ordered pairs, and `best of any` over all of them.\n",
+        "The same programs as they are, and with few threads: `images` with a worker for each "
+        "processor, `words` with a thread for each stage. Of each recording's bytes, the share "
+        "that a table of another one gets right, as mean, least and most of all ordered pairs, and "
+        "`best of any` over all of them.\n",
         "| program | options | recordings | by table | best of any |",
         "|---|---|---:|---:|---:|",
     )
