@@ -1,4 +1,5 @@
-"""How far recordings of one build agree, pair by pair, with many threads and with few: a section of docs/benchmarks/accuracy.md."""
+"""How far recordings of one build agree, pair by pair, with many threads and with few: a section of
+docs/benchmarks/accuracy.md."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def test_what_is_wrong_counts_by_its_bytes_and_its_objects() -> None:
 def test_what_is_known_of_a_stack_counts_before_the_network() -> None:
     one = model()
     others = [label % CLASSES + 1 for label in right(one)]
-    one.known = known.stacks(table(others, [1.0] * 4)[:2], lambda *_: np.zeros(CLASSES))
+    one.known = known.stacks(table(others, [1.0] * 4)[:2], lambda *_: np.zeros(CLASSES, np.float32))
     assert evaluate.predictions(one, table(others, [1.0] * 4)).tolist() == [
         *others[:2],
         *right(one)[2:],

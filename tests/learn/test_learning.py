@@ -85,7 +85,7 @@ def model_sure_of(token: bytes, stacks: pl.DataFrame, path: Path) -> None:
     golden = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(golden)
     model = golden.sure_model(token)
-    model.known = known.stacks(stacks, lambda *_: np.zeros(model_file.CLASSES))
+    model.known = known.stacks(stacks, lambda *_: np.zeros(model_file.CLASSES, np.float32))
     model_file.write(model, path)
 
 
