@@ -192,8 +192,12 @@ print((ctypes.c_char * 5).in_dll(ctypes.CDLL(None), "strata_heap_name").value, p
 """
 
 
-@pytest.mark.parametrize("compiler", ["g++", "clang++-19"])
-def test_a_heap_of_ones_own_as_malloc(prefix: Path, tmp_path: Path, compiler: str) -> None:
+@pytest.mark.parametrize(
+    ("compiler", "of_project"), [("g++", ""), ("clang++-19", "-fno-exceptions -fno-rtti")]
+)
+def test_a_heap_of_ones_own_as_malloc(
+    prefix: Path, tmp_path: Path, compiler: str, of_project: str
+) -> None:
     """Built by an installed Strata's CMake alone, and preloaded into a real program."""
     project = re.search(r"```cmake\n(.*?)```", PAGE, re.S)
     assert project is not None
@@ -202,7 +206,8 @@ def test_a_heap_of_ones_own_as_malloc(prefix: Path, tmp_path: Path, compiler: st
     (tmp_path / "mine.cpp").write_text(HEAP)
     build = tmp_path / "build"
     flags = [f"-DCMAKE_PREFIX_PATH={prefix}", f"-DCMAKE_CXX_COMPILER={compiler}"]
-    run("cmake", "-S", tmp_path, "-B", build, *flags, "-DCMAKE_BUILD_TYPE=Release")
+    flags += ["-DCMAKE_BUILD_TYPE=Release", f"-DCMAKE_CXX_FLAGS={of_project}"]
+    run("cmake", "-S", tmp_path, "-B", build, *flags)
     run("cmake", "--build", build)
     library = build / "libmine.so"
     said = run("python3", "-c", USE, LD_PRELOAD=str(library), PYTHONMALLOC="malloc")
