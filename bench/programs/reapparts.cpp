@@ -2,8 +2,9 @@
 // that joins neighbours at once (Coalesce): why the reap is a layer of its own. Where blocks are
 // freed, each step of the window of Stack<Nested, Window, Coalesce<>, Mmap> is a question to
 // another layer. Instructions a call, and the most that is held, reap and parts:
-//   region 69, 128 KiB / 71, 128 KiB; server 145, 80 KiB / 186, 128 KiB;
-//   reverse 105, 128 KiB / 141, 128 KiB; churn 389, 768 KiB / 273, 768 KiB.
+//   region 69, 128 KiB / 71, 128 KiB; server 145, 80 KiB / 178, 128 KiB;
+//   reverse 105, 128 KiB / 141, 128 KiB; churn 388, 768 KiB / 263, 768 KiB.
+// The heap itself is 840 bytes / 944.
 //   --heap=reap|parts
 //   --load=region   requests of 300 blocks of 16 to 400 bytes; nothing is freed before the end
 //   --load=server   the same, of which a third is freed at once
