@@ -2,11 +2,13 @@
 """Writes cmake/start_up_order.txt: the functions of the library that small programs run, and idle
 workers of servers.
 
-The kernel maps file pages by windows of 64 KiB around each one that is touched, so a small program
-that runs 60 KiB of code here and there has the whole library in memory. The linker puts the listed
-functions side by side from the start of such a window on (cmake/StrataOrder.cmake). A name that is
-gone, or not on the list, costs a window: run this once in a while, on a release build, as root,
-with nginx, Redis and Apache there. scripts/tests/test_start_up_order.py fails where it is time.
+The kernel maps file pages by windows of 64 KiB around each one that is touched, but none beyond its
+segment, so a small program that runs 60 KiB of code here and there has the whole library in memory.
+The linker puts the listed functions side by side, each part into a segment of its own
+(cmake/StrataOrder.cmake): a small program has the first two parts in memory, an idle worker of a
+server the second and the third, and the fourth once it served. A name that is gone, or not on the
+list, costs a window: run this once in a while, on a release build, as root, with nginx, Redis and
+Apache there. scripts/tests/test_start_up_order.py fails where it is time.
 
 Each program runs with a breakpoint on every function of the library; the first call of each is
 noted, in a forked process anew: a worker has none of its parent's code in memory.
@@ -36,7 +38,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 ORDER = ROOT / "cmake" / "start_up_order.txt"
-HEAD = "# Written by scripts/start_up_order.py: what programs run, those first that run least.\n"
+HEAD = "# Written by scripts/start_up_order.py: what programs run, by part of the library.\n"
 # 20 MiB, and two rounds of the background thread.
 GROWS = (
     "$h{$_} = 'x' x ($_ % 500) for 1..60000; select(undef, undef, undef, 2.5);"
@@ -82,6 +84,7 @@ class Server:
 
 SERVER_S = 8
 WINDOW = 64 << 10  # bytes that one fault brings in
+LITTLE = 4 << 10  # bytes that one program may add to what most run
 NGINX_ON_REAPS = ROOT / "build/servers/ngx_strata_module.so"
 APR_ON_REAPS = ROOT / "build/lib/libstrata-apr.so"
 
@@ -89,7 +92,8 @@ APR_ON_REAPS = ROOT / "build/lib/libstrata-apr.so"
 def nginx(first_line: str = "") -> Server:
     return Server(
         ("/usr/sbin/nginx", "-c", "{folder}/configuration"),
-        "ab -q -k -n 20000 -c 8 http://127.0.0.1:18080/",
+        "ab -q -k -n 20000 -c 8 http://127.0.0.1:18080/ && "
+        "curl -s http://127.0.0.1:18080/bash/copyright",
         first_line + "daemon off; user www-data; worker_processes 2; pid {folder}/pid;\n"
         "error_log /dev/null; events {{}}\n"
         "http {{ access_log off; client_body_temp_path {folder}/b; proxy_temp_path {folder}/p;\n"
@@ -192,6 +196,7 @@ class Traced:
     base: dict[int, int] = field(default_factory=dict)  # of each process that has the breakpoints
     called: list[int] = field(default_factory=list)
     forked: list[int] = field(default_factory=list)  # what was called after a fork
+    idle: list[int] = field(default_factory=list)  # the same before there was any load
 
     def arm(self, pid: int) -> None:
         """Puts the breakpoints in, once the library is mapped."""
@@ -206,7 +211,7 @@ class Traced:
     def mapped_at(self, pid: int) -> int | None:
         lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
         mine = [line.split() for line in lines if line.endswith(str(self.library))]
-        if not any("x" in words[1] for words in mine):
+        if not any("w" in words[1] for words in mine):  # the last that the loader maps
             return None
         return int(mine[0][0].split("-")[0], 16)
 
@@ -264,10 +269,11 @@ def start(command: tuple[str, ...], libraries: Sequence[Path]) -> int:
     return pid
 
 
-def use_and_end(server: int, load: str) -> int:
+def use_and_end(server: int, load: str, traced: Traced) -> int:
     """The status of the load."""
     try:
         time.sleep(SERVER_S / 2)
+        traced.idle = list(traced.forked)
         done = subprocess.run(load, shell=True, check=False, stdout=subprocess.DEVNULL)
         time.sleep(SERVER_S / 2)  # some rounds of the background thread
         return done.returncode
@@ -298,7 +304,7 @@ def run(
         follow(first, traced)
         return traced
     with ThreadPoolExecutor(1) as executor:
-        used = executor.submit(use_and_end, first, load)
+        used = executor.submit(use_and_end, first, load, traced)
         try:
             follow(first, traced)
         finally:
@@ -374,30 +380,52 @@ def end_of_nested_name(name: str) -> int | None:
 
 @dataclass
 class Uses:
-    """What each program runs, and each server's workers."""
+    """What each program runs, and each server's workers before they serve, and in all."""
 
     small: list[list[str]] = field(default_factory=list)
+    idle: list[list[str]] = field(default_factory=list)
     workers: list[list[str]] = field(default_factory=list)
     large: list[list[str]] = field(default_factory=list)
 
-    def in_order(self, sizes: dict[str, int]) -> list[str]:
-        """Such that each program needs a short piece from the start: next comes what the one lacks
-        that lacks least. Workers, which need more than a window anyway, count behind the first."""
-        placed: dict[str, None] = {}
+    def in_order(self, sizes: dict[str, int]) -> dict[str, list[str]]:
+        """By part of the library: what most small programs run and no idle worker; what those run,
+        too; what workers alone run before they serve, and then; what some small programs run; the
+        rest. Each such that a program needs a short piece from the start: next comes what the one
+        lacks that lacks least."""
+        users = Counter(name for program in self.small for name in program)
+        small = set(users)
+        most = {name for name in small if 2 * users[name] > len(self.small)}
+        idle = {name for worker in self.idle for name in worker}
+        placed: set[str] = set()
 
-        def place(programs: list[list[str]], room: float = math.inf) -> None:
-            left = [list(program) for program in programs]
+        def size(names: list[str]) -> int:
+            return sum(sizes.get(name, 0) for name in names)
+
+        def place(
+            programs: list[list[str]], names: set[str] | None = None, room: float = math.inf
+        ) -> list[str]:
+            order: dict[str, None] = {}
+            left = programs
             while left:
-                left = [[name for name in names if name not in placed] for names in left]
-                left.sort(key=lambda names: sum(sizes.get(name, 0) for name in names))
-                placed.update(dict.fromkeys(left.pop(0)))
-                if sum(sizes.get(name, 0) for name in placed) > room:
-                    return
+                left = [
+                    [n for n in program if n not in placed and (names is None or n in names)]
+                    for program in left
+                ]
+                left.sort(key=size)
+                if size(left[0]) > room:
+                    break
+                order.update(dict.fromkeys(left[0]))
+                placed.update(left.pop(0))
+            return list(order)
 
-        place(self.small, room=WINDOW)
-        place([*self.small, *self.workers])
-        place(self.large)
-        return list(placed)
+        return {
+            "start_up": place(self.small, most - idle) + place(self.small, small - idle, LITTLE),
+            "common": place([*self.idle, *self.small], small & idle),
+            "idle": place(self.idle),
+            "serving": place(self.workers, set().union(*self.workers) - small),
+            "some": place(self.small),
+            "large": place([*self.workers, *self.large]),
+        }
 
 
 def sections_of(traced: Traced, called: list[int]) -> list[str]:
@@ -428,11 +456,16 @@ def main() -> int:
         (uses.small if command in SMALL else uses.large).append(names)
     for server in SERVERS:
         traced = run_server(server, library, functions)
+        uses.idle.append(sections_of(traced, traced.idle))
         uses.workers.append(sections_of(traced, traced.forked))
         uses.large.append(called_by(server.command[0], traced))
-    names = patterns_of(uses.in_order(functions.sizes), functions.sizes)
-    ORDER.write_text(HEAD + "".join(f"{name}\n" for name in names))
-    print(f"{ORDER.relative_to(ROOT)}: {len(names)} sections")
+    text = HEAD
+    for part, names in uses.in_order(functions.sizes).items():
+        text += "".join(f"{name}\n" for name in [f"{part}:", *patterns_of(names, functions.sizes)])
+        print(
+            f"{part}: {len(names)} sections, {sum(functions.sizes.get(n, 0) for n in names)} bytes"
+        )
+    ORDER.write_text(text)
     return 0
 
 

@@ -37,11 +37,14 @@ for called in traced.called, traced.forked:
 ORDER = """
 import start_up_order as order
 uses = order.Uses(
-    small=[["start", "more", "most"], ["start"], ["start", "more"]],
-    workers=[["start", "worker"], ["worker", "workers", "large"]],
+    small=[["start", "more", "most"], ["start"], ["start", "more", "serves"]],
+    idle=[["start", "worker"], ["worker", "workers"]],
+    workers=[["start", "worker", "serves"], ["worker", "workers", "large"]],
     large=[["start", "large", "larger"]],
 )
-print(*uses.in_order({"start": 1000, "more": order.WINDOW, "most": 3, "worker": 2, "large": 9}))
+sizes = {"start": 1000, "more": 7, "most": order.LITTLE + 1, "worker": 2, "large": 9}
+parts = uses.in_order(sizes)
+for part, names in parts.items(): print(part, *names)
 """
 
 NAMES = """
@@ -123,7 +126,14 @@ def test_a_fork_is_followed_anew(library: Path) -> None:
 def test_next_comes_what_the_one_lacks_that_lacks_least() -> None:
     done = follow("", Path(), ORDER)
     assert done.stderr == ""
-    assert done.stdout == "start more worker most workers large larger\n"
+    assert done.stdout.splitlines() == [
+        "start_up more serves",
+        "common start",
+        "idle worker workers",
+        "serving large",
+        "some most",
+        "large larger",
+    ]
 
 
 def test_a_section_is_known_by_its_name_without_parameters() -> None:

@@ -17,7 +17,7 @@ struct CodeRange {
 };
 
 struct ElfCode {
-  static constexpr size_t kMaxRanges = 4;  // executable segments; linkers make one
+  static constexpr size_t kMaxRanges = 8;  // executable segments; most files have one
   CodeRange ranges[kMaxRanges];
   size_t range_count = 0;
   uintptr_t frames = 0;      // .eh_frame; 0: none that could be found
