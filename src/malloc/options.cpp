@@ -20,13 +20,20 @@ constexpr char kPrefix[] = "STRATA_";
 constexpr size_t kPrefixLength = sizeof(kPrefix) - 1;
 
 template <size_t N>
-bool ParsePath(const char* v, char (&out)[N]) {
+bool Copy(const char* v, size_t length, char (&text)[N], const char*& out) {
+  if (length >= N) return false;
+  memcpy(text, v, length);
+  text[length] = '\0';
+  out = text;
+  return true;
+}
+
+template <size_t N>
+bool ParsePath(const char* v, char (&text)[N], const char*& out) {
   bool on = false;
   if (ParseSwitch(v, on)) return !on;  // "off" is no path; "on" does not say where to
   const size_t length = strlen(v);
-  if (length == 0 || length >= N) return false;
-  memcpy(out, v, length + 1);
-  return true;
+  return length != 0 && Copy(v, length, text, out);
 }
 
 // KIND:PATH.
@@ -34,11 +41,14 @@ bool ParseProfile(const char* v, Options& o) {
   const char* colon = strchr(v, ':');
   if (colon == nullptr) return false;
   const auto length = static_cast<size_t>(colon - v);
-  if (length >= sizeof(o.profile_kind)) return false;
-  memcpy(o.profile_kind, v, length);
-  o.profile_kind[length] = '\0';
+  OptionTexts& texts = *o.texts;
+  // Copied twice: a text that was given before stays where this one makes no sense.
+  char text[sizeof(texts.profile_kind)];
+  const char* name = nullptr;
   ProfileKind kind;
-  return FindProfileKind(o.profile_kind, kind) && ParsePath(colon + 1, o.profile_path);
+  return Copy(v, length, text, name) && FindProfileKind(name, kind) &&
+         ParsePath(colon + 1, texts.profile_path, o.profile_path) &&
+         Copy(v, length, texts.profile_kind, o.profile_kind);
 }
 
 // A signal that is meant for programs to use: none that reports a fault, none that can't be caught,
@@ -85,9 +95,9 @@ constexpr OptionRow kTable[] = {
      [](const char* v, Options&) { return FindPreset(v) != nullptr; }},
     {"STATS", "exit|PATH|off", "none",
      "print statistics on stderr at exit, or write them to PATH as JSON (.txt: text)",
-     [](const char* v, Options& o) { return ParsePath(v, o.stats); }},
+     [](const char* v, Options& o) { return ParsePath(v, o.texts->stats, o.stats); }},
     {"PROMETHEUS", "PATH|off", "none", "write statistics to PATH for Prometheus; %p is the pid",
-     [](const char* v, Options& o) { return ParsePath(v, o.prometheus); }},
+     [](const char* v, Options& o) { return ParsePath(v, o.texts->prometheus, o.prometheus); }},
     {"STATS_INTERVAL", "seconds", "0 (only at exit); 15 with STRATA_PROMETHEUS",
      "rewrite these files while the program runs", Interval<&Options::stats_interval_s>},
     {"CACHE", "auto|cpu|thread", "auto", "one cache a CPU (needs rseq), or one a thread",
@@ -153,11 +163,8 @@ constexpr OptionRow kTable[] = {
      [](const char* v, Options& o) {
        CacheTopology topology;
        const bool word = strcmp(v, "auto") == 0 || strcmp(v, "off") == 0;
-       const size_t length = strlen(v);
-       if ((!word && !ParseCacheDomains(v, topology)) || length >= sizeof(o.cache_domains))
-         return false;
-       memcpy(o.cache_domains, v, length + 1);
-       return true;
+       return (word || ParseCacheDomains(v, topology)) &&
+              Copy(v, strlen(v), o.texts->cache_domains, o.cache_domains);
      }},
     {"SPAN_PRIORITY", "on|off", "on", "fill the fullest spans first",
      Switch<&Options::span_priority>},
@@ -180,7 +187,7 @@ constexpr OptionRow kTable[] = {
        return true;
      }},
     {"MODEL", "PATH|off", "none", "the model that `strata train` made",
-     [](const char* v, Options& o) { return ParsePath(v, o.model); }},
+     [](const char* v, Options& o) { return ParsePath(v, o.texts->model, o.model); }},
     {"CONTEXTS", "0|2-64", "0 (off)",
      "keep objects in N groups by who allocates them; each malloc and free takes a lock",
      [](const char* v, Options& o) {
@@ -397,17 +404,18 @@ CacheTopology TopologyOf(const char* cache_domains) {
   return topology;
 }
 
-STRATA_ONCE Options ReadOptions(char* const* environment, bool secure) {
+STRATA_ONCE Options ReadOptions(char* const* environment, bool secure, OptionTexts& texts) {
   Options out;
+  out.texts = &texts;
   ApplyPreset(environment, out);
   for (; environment != nullptr && *environment != nullptr; ++environment) {
     if (strncmp(*environment, kPrefix, kPrefixLength) == 0)
       ReadOne(*environment + kPrefixLength, out);
   }
   if (secure) {
-    out.stats[0] = '\0';
-    out.prometheus[0] = '\0';
-    out.profile_path[0] = '\0';
+    out.stats = kNoText;
+    out.prometheus = kNoText;
+    out.profile_path = kNoText;
     out.profile_signal = 0;
     out.profile_interval_s = 0;
     out.stats_interval_s = 0;
@@ -423,7 +431,7 @@ STRATA_ONCE Options ReadOptions(char* const* environment, bool secure) {
     out.guard_every = kDefaultGuardEvery;
     out.says_guard = false;
     out.check = false;
-    out.model[0] = '\0';
+    out.model = kNoText;
     if (out.lifetimes == LifetimeChoice::kModel) out.lifetimes = LifetimeChoice::kOff;
   }
   if (out.check) {

@@ -22,12 +22,26 @@ inline constexpr uint32_t kCheckGuardEvery = 100;  // unless it says so itself
 inline constexpr size_t kLearningSampleInterval = 512 << 10;
 inline constexpr uint32_t kMostWeight = 10'000;
 
+// Copies of what the environment says, which programs overwrite. All zero at first, and written to
+// only where an option is given: so nobody else has these pages in memory.
+struct OptionTexts {
+  char stats[1024];
+  char prometheus[1024];
+  char profile_kind[16];
+  char profile_path[1024];
+  char cache_domains[512];
+  char model[1024];
+};
+
+// Of an option that is not given. A variable, so that it lies beside what all programs read.
+inline constexpr char kNoText[] = "";
+
 struct Options {
-  char stats[1024] =
-      {};  // "exit" or a path; empty: none. A copy: programs overwrite their environment
-  char prometheus[1024] = {};  // a path; empty: none
-  char profile_kind[16] = {};  // empty: no profile is written
-  char profile_path[1024] = {};
+  OptionTexts* texts = nullptr;        // where all given texts lie
+  const char* stats = kNoText;         // "exit" or a path; empty: none
+  const char* prometheus = kNoText;    // a path; empty: none
+  const char* profile_kind = kNoText;  // empty: no profile is written
+  const char* profile_path = kNoText;
   int profile_signal = 0;           // 0: none
   uint32_t profile_interval_s = 0;  // 0: only at exit and on the signal
   uint32_t stats_interval_s = 0;
@@ -37,13 +51,13 @@ struct Options {
   bool sparse_blocks = true;
   bool background = true;
   bool verbose = false;
-  char cache_domains[512] = "auto";  // or "off", or lists of CPUs that ParseCacheDomains takes
+  const char* cache_domains = "auto";  // or "off", or lists of CPUs that ParseCacheDomains takes
   bool adaptive = true;
   bool span_priority = true;
   bool lifetime_filler = false;
   LifetimeChoice lifetimes = LifetimeChoice::kOff;
-  char model[1024] = {};  // a path; empty: none
-  uint32_t contexts = 0;  // groups of objects by calling context; 0: none
+  const char* model = kNoText;  // a path; empty: none
+  uint32_t contexts = 0;        // groups of objects by calling context; 0: none
   bool says_lifetimes = false;
   bool says_sample = false;
   bool adapts_sample = false;  // the interval is ours to choose
@@ -82,10 +96,11 @@ bool ParseSoftLimit(const char* text, SoftLimitSetting& out);
 // The cache domains that the option's text stands for.
 CacheTopology TopologyOf(const char* cache_domains);
 
-// Reads the variables of `environment` (null-terminated, may be null). `secure`: the process runs
+// Reads the variables of `environment` (null-terminated, may be null); their texts go to `texts`,
+// which must be zero. `secure`: the process runs
 // with more rights than its caller, so nothing that writes a file, lets the caller reach in, makes
 // allocations fail or slow, or goes on after a corruption is honoured, and there is no control
 // socket.
-Options ReadOptions(char* const* environment, bool secure);
+Options ReadOptions(char* const* environment, bool secure, OptionTexts& texts);
 
 }  // namespace strata

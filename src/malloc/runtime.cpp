@@ -92,6 +92,8 @@ void InitCpuCache(Runtime& r) {
 
 void EndThread(void* cache);
 
+constinit STRATA_LARGE OptionTexts g_option_texts{};
+
 STRATA_ONCE void Start() {
   const int saved = errno;
   if (MustStandDown()) {
@@ -101,7 +103,7 @@ STRATA_ONCE void Start() {
     return;
   }
   const bool secure = RunsForAnother();
-  const Options options = ReadOptions(environ, secure);
+  const Options options = ReadOptions(environ, secure, g_option_texts);
   if (secure) DropOwnVariables(environ);
   // Said by the operator: the filter of the container allows what a thread and a socket take.
   if (options.control == ControlChoice::kAlways) TrustInheritedFilter();

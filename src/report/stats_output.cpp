@@ -23,6 +23,9 @@
 namespace strata {
 namespace {
 
+// Without a look at the word where nothing was asked for: it lies in pages that few programs read.
+bool PrintsAtExit(const Options& o) { return *o.stats != '\0' && strcmp(o.stats, "exit") == 0; }
+
 constinit Lock g_file_lock{LockRank::kControl};
 // The errors that were last complained of. Under g_file_lock.
 int g_said_of_stats = 0;
@@ -92,7 +95,7 @@ int WriteStatsTo(int fd, FileForm form) {
 
 void PrepareOutput() {
   const Runtime& r = TheRuntime();
-  if (strcmp(r.options.stats, "exit") == 0) KeepDescriptor(STDERR_FILENO);
+  if (PrintsAtExit(r.options)) KeepDescriptor(STDERR_FILENO);
   for (const char* path : {r.options.stats, r.options.prometheus, r.options.profile_path}) {
     if (*path == '\0') continue;
     KeepDescriptorOf(path);
@@ -114,7 +117,7 @@ void PrepareOutput() {
 
 void WriteStatsFiles() {
   const Options& o = TheRuntime().options;
-  if (*o.stats != '\0' && strcmp(o.stats, "exit") != 0) {
+  if (*o.stats != '\0' && !PrintsAtExit(o)) {
     const size_t length = strlen(o.stats);
     const bool text = length > 4 && strcmp(o.stats + length - 4, ".txt") == 0;
     WriteStatsFile(o.stats, text ? FileForm::kText : FileForm::kJson, g_said_of_stats);
@@ -131,7 +134,7 @@ void ForgetStatsWriterInChild() { ::new (&g_file_lock) Lock(LockRank::kControl);
 void WriteStatsAtExit() {
   if (!MayWriteFiles()) return;
   WriteStatsFiles();
-  if (strcmp(TheRuntime().options.stats, "exit") == 0) WriteStatsToStderr();
+  if (PrintsAtExit(TheRuntime().options)) WriteStatsToStderr();
 }
 
 }  // namespace strata

@@ -10,14 +10,15 @@
 namespace {
 
 using strata::Options;
+using strata::OptionTexts;
 
 void CheckRanges(const Options& o) {
-  STRATA_CHECK(memchr(o.stats, 0, sizeof(o.stats)) != nullptr);
+  STRATA_CHECK(strlen(o.stats) < sizeof(OptionTexts::stats));
   STRATA_CHECK(o.stats_interval_s <= 86400);
   STRATA_CHECK(o.profile_interval_s <= 86400);
   STRATA_CHECK(o.profile_interval_s == 0 || o.profile_path[0] != '\0');
   STRATA_CHECK(o.stats_interval_s == 0 || o.stats[0] != '\0' || o.prometheus[0] != '\0');
-  STRATA_CHECK(memchr(o.profile_path, 0, sizeof(o.profile_path)) != nullptr);
+  STRATA_CHECK(strlen(o.profile_path) < sizeof(OptionTexts::profile_path));
   STRATA_CHECK(o.profile_signal == 0 || o.profile_path[0] != '\0');
   STRATA_CHECK(o.cpu_cache_bytes <= size_t{1} << 30);
   for (const uint32_t ms :
@@ -51,8 +52,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::vector<char*> environment;
   for (std::string& s : strings) environment.push_back(s.data());
   environment.push_back(nullptr);
-  CheckRanges(strata::ReadOptions(environment.data(), false));
-  const Options secure = strata::ReadOptions(environment.data(), true);
+  OptionTexts texts{}, secure_texts{};
+  CheckRanges(strata::ReadOptions(environment.data(), false, texts));
+  const Options secure = strata::ReadOptions(environment.data(), true, secure_texts);
   CheckRanges(secure);
   STRATA_CHECK(secure.stats[0] == '\0' && secure.stats_interval_s == 0);
   STRATA_CHECK(secure.control == strata::ControlChoice::kOff && secure.heap_limit == 0);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@ namespace strata {
 namespace {
 
 struct Read {
+  std::shared_ptr<OptionTexts> texts = std::make_shared<OptionTexts>();
   Options options;
   std::string warnings;
   size_t lines() const {
@@ -32,7 +34,7 @@ Read ReadFrom(const std::vector<const char*>& assignments, bool secure = false) 
   const int saved = dup(STDERR_FILENO);
   dup2(ends[1], STDERR_FILENO);
   Read result;
-  result.options = ReadOptions(environment.data(), secure);
+  result.options = ReadOptions(environment.data(), secure, *result.texts);
   dup2(saved, STDERR_FILENO);
   close(saved);
   close(ends[1]);
@@ -58,7 +60,8 @@ bool Same(const Options& a, const Options& b) {
 }
 
 TEST(Options, NothingSetMeansDefaultsInSilence) {
-  EXPECT_TRUE(Same(ReadOptions(nullptr, false), Options{}));
+  OptionTexts texts{};
+  EXPECT_TRUE(Same(ReadOptions(nullptr, false, texts), Options{}));
   const Read r = ReadFrom({"PATH=/bin", "STRAT=1", "XSTRATA_RELEASE=off", "strata_release=off"});
   EXPECT_TRUE(Same(r.options, Options{}));
   EXPECT_EQ(r.warnings, "");
@@ -188,6 +191,9 @@ TEST(Options, ProfileAndItsSignal) {
   EXPECT_STREQ(both.options.profile_kind, "lifetime");
   EXPECT_STREQ(both.options.profile_path, "/tmp/a:b");
   EXPECT_EQ(both.options.profile_signal, 10);
+  const Read twice = ReadFrom({"STRATA_PROFILE=lifetime:/tmp/a", "STRATA_PROFILE=none:/tmp/b"});
+  EXPECT_STREQ(twice.options.profile_kind, "lifetime");
+  EXPECT_STREQ(twice.options.profile_path, "/tmp/a");
   const Read alone = ReadFrom({"STRATA_PROFILE_SIGNAL=10"});
   EXPECT_EQ(alone.lines(), 1u);
   EXPECT_EQ(alone.options.profile_signal, 0);
@@ -309,12 +315,12 @@ TEST(Options, ChecksGuardMoreUnlessTheEnvironmentSaysHowMuch) {
 }
 
 TEST(Options, APathTooLongIsNonsense) {
-  const std::string path = "STRATA_STATS=/" + std::string(sizeof(Options{}.stats), 'p');
+  const std::string path = "STRATA_STATS=/" + std::string(sizeof(OptionTexts::stats), 'p');
   const Read r = ReadFrom({path.c_str()});
   EXPECT_EQ(r.lines(), 1u);
   EXPECT_STREQ(r.options.stats, "");
-  const std::string fits = "STRATA_STATS=" + std::string(sizeof(Options{}.stats) - 1, 'p');
-  EXPECT_EQ(strlen(ReadFrom({fits.c_str()}).options.stats), sizeof(Options{}.stats) - 1);
+  const std::string fits = "STRATA_STATS=" + std::string(sizeof(OptionTexts::stats) - 1, 'p');
+  EXPECT_EQ(strlen(ReadFrom({fits.c_str()}).options.stats), sizeof(OptionTexts::stats) - 1);
 }
 
 TEST(Options, AnIntervalNeedsAFile) {
