@@ -106,6 +106,7 @@ class RemoteDrain {
   size_t DrainStopped(Slab& s, SizeClass c) {
     SlabHeader& h = s.header(c);
     const size_t n = h.fill();
+    if (n == 0) return 0;  // not written to: most classes were never made
     SetFill(h, 0);
     GiveSlots(h.slots(), c, n);
     return n * InfoOf(c).size;

@@ -57,12 +57,13 @@ class Slab {
   SlabHeader& header(SizeClass c) { return headers_[Raw(c)]; }
 
   // Most programs use few classes, so each is made when it first gets room. Until then its header
-  // is zero and not written to: the pages of headers that nobody needs take no memory.
+  // is zero and not written to, and the first slots are handed out side by side: pages that nobody
+  // needs take no memory.
   bool IsMade(SizeClass c) { return header(c).capacity != 0; }
   void Make(SizeClass c) {
     SlabHeader& h = header(c);
     h.start_factor.store(StartFactor(c), std::memory_order_relaxed);
-    h.array.store(first_[Raw(c)] + 1, std::memory_order_relaxed);
+    h.array.store(first_[made_++] + 1, std::memory_order_relaxed);
     h.capacity = kFirstSlots;
   }
   // A stopped class, with the objects it has and room for so many.
@@ -80,6 +81,7 @@ class Slab {
 
  private:
   SlabHeader headers_[kSlabHeaders];
+  alignas(64) size_t made_;  // classes
   alignas(64) void* first_[kNumClasses][kFirstSlots + 1];
 };
 static_assert(sizeof(Slab) <= kSlabBytes);
