@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <new>
 
 #include "base/lock.h"
 #include "base/metadata_arena.h"
@@ -42,9 +43,15 @@ class DomainTransferCache {
 
   // Once, from the thread that ticks: reading it is nothing to do at a program's start.
   void SetTopology(const CacheTopology& topology) {
-    topology_ = topology;
-    // release: pairs with the acquire in several(), so that the topology is seen whole.
-    several_.store(topology.domains > 1, std::memory_order_release);
+    PerDomain* domains = nullptr;
+    if (topology.domains > 1) {
+      void* memory = arena_->Allocate(sizeof(PerDomain), alignof(PerDomain));
+      if (memory == nullptr) return;  // does without
+      domains = ::new (memory) PerDomain();
+      domains->topology = topology;
+    }
+    // release: pairs with the acquire in All(), so that the topology is seen whole.
+    domains_.store(domains, std::memory_order_release);
   }
 
   size_t Take(SizeClass c, void** out, size_t n) {
@@ -60,10 +67,10 @@ class DomainTransferCache {
   // last tick flows back; all of it from a domain in which nothing runs any more, or if nothing
   // runs in more than one.
   void Tick() {
-    if (!several()) return;
+    PerDomain* all = All();
+    if (all == nullptr) return;
     size_t in_use = 0;
-    for (size_t d = 0; d < topology_.domains; ++d) {
-      State& s = states_[d];
+    for (State& s : *all) {
       if (s.touched.exchange(false, std::memory_order_relaxed)) {
         s.unused_ticks = 0;
       } else if (s.unused_ticks <= kTicksInUse) {
@@ -72,9 +79,8 @@ class DomainTransferCache {
       in_use += s.unused_ticks < kTicksInUse;
     }
     const bool several_in_use = in_use > 1;
-    if (several_in_use) MakeCaches();
-    for (size_t d = 0; d < topology_.domains; ++d) {
-      State& s = states_[d];
+    if (several_in_use) MakeCaches(*all);
+    for (State& s : *all) {
       const bool active =
           several_in_use && s.unused_ticks < kTicksInUse && s.cache.load() != nullptr;
       s.active.store(active, std::memory_order_relaxed);
@@ -84,41 +90,38 @@ class DomainTransferCache {
 
   // Everything goes to the shared cache: before malloc fails, or when memory is asked back.
   void Flush() {
-    for (size_t d = 0; several() && d < topology_.domains; ++d)
-      DrainUnused(states_[d], DrainScope::kAll);
+    if (PerDomain* all = All())
+      for (State& s : *all) DrainUnused(s, DrainScope::kAll);
   }
 
   // Of the domains' caches and of the shared one.
   void GiveUpCostly() {
-    for (size_t d = 0; several() && d < topology_.domains; ++d) {
-      if (Domain* cache = states_[d].cache.load(std::memory_order_acquire)) cache->GiveUpCostly();
-    }
+    ForEachCache([](Domain& cache) { cache.GiveUpCostly(); });
     shared_->GiveUpCostly();
   }
 
   // In a domain's.
   bool Holds(SizeClass c, const void* object) {
-    for (size_t d = 0; several() && d < topology_.domains; ++d) {
-      Domain* cache = states_[d].cache.load(std::memory_order_acquire);
-      if (cache != nullptr && cache->Holds(c, object)) return true;
-    }
-    return false;
+    bool holds = false;
+    ForEachCache([&](Domain& cache) { holds = holds || cache.Holds(c, object); });
+    return holds;
   }
 
   size_t used(SizeClass c) const {
     size_t sum = 0;
-    for (size_t d = 0; several() && d < topology_.domains; ++d) {
-      const Domain* cache = states_[d].cache.load(std::memory_order_acquire);
-      if (cache != nullptr) sum += cache->used(c);
-    }
+    ForEachCache([&](const Domain& cache) { sum += cache.used(c); });
     return sum;
   }
 
-  size_t domains() const { return several() ? topology_.domains : 0; }
+  size_t domains() const {
+    const PerDomain* all = All();
+    return all == nullptr ? 0 : all->topology.domains;
+  }
   DomainStats StatsOf(size_t d) const {
-    const State& s = states_[d];
+    const PerDomain& all = *All();
+    const State& s = all.states[d];
     DomainStats out;
-    out.cpus = topology_.cpus_in[d];
+    out.cpus = all.topology.cpus_in[d];
     out.active = s.active.load(std::memory_order_relaxed);
     const Domain* cache = s.cache.load(std::memory_order_acquire);
     for (size_t i = 1; cache != nullptr && i < kNumClasses; ++i) {
@@ -133,7 +136,7 @@ class DomainTransferCache {
   template <class F>
   void VisitLocks(F f) {
     f(making_lock_);
-    VisitStacks(f);
+    ForEachCache([&f](Domain& cache) { cache.VisitLocks(f); });
   }
 
  private:
@@ -147,33 +150,40 @@ class DomainTransferCache {
     uint32_t unused_ticks = kTicksInUse;  // background thread only
   };
 
-  bool several() const { return several_.load(std::memory_order_acquire); }
+  // Made once the process is known to run on several domains: others do without the memory.
+  struct PerDomain {
+    CacheTopology topology;
+    State states[CacheTopology::kMostDomains];
+    State* begin() { return states; }
+    State* end() { return states + topology.domains; }
+  };
+
+  PerDomain* All() const { return domains_.load(std::memory_order_acquire); }
 
   template <class F>
-  void VisitStacks(F f) {
-    for (State& s : states_) {
-      Domain* cache = s.cache.load(std::memory_order_acquire);
-      for (size_t c = 1; cache != nullptr && c < kNumClasses; ++c)
-        f(cache->lock(static_cast<SizeClass>(c)));
-    }
+  void ForEachCache(F f) const {
+    PerDomain* all = All();
+    if (all == nullptr) return;
+    for (State& s : *all)
+      if (Domain* cache = s.cache.load(std::memory_order_acquire)) f(*cache);
   }
 
   // The cache of the calling thread's domain, if it is active.
   Domain* Here() {
-    if (STRATA_LIKELY(!several())) return nullptr;
-    const size_t d = topology_.DomainOf(Where::Cpu());
+    PerDomain* all = All();
+    if (STRATA_LIKELY(all == nullptr)) return nullptr;
+    const size_t d = all->topology.DomainOf(Where::Cpu());
     if (d == CacheTopology::kNoDomain) return nullptr;
-    State& s = states_[d];
+    State& s = all->states[d];
     if (!s.touched.load(std::memory_order_relaxed))
       s.touched.store(true, std::memory_order_relaxed);
     if (!s.active.load(std::memory_order_relaxed)) return nullptr;
     return s.cache.load(std::memory_order_acquire);
   }
 
-  void MakeCaches() {
+  void MakeCaches(PerDomain& all) {
     LockHolder hold(making_lock_);
-    for (size_t d = 0; d < topology_.domains; ++d) {
-      State& s = states_[d];
+    for (State& s : all) {
       if (s.unused_ticks >= kTicksInUse || s.cache.load(std::memory_order_relaxed) != nullptr)
         continue;
       auto* cache = arena_->New<Domain>();
@@ -192,10 +202,8 @@ class DomainTransferCache {
 
   Shared* shared_ = nullptr;
   MetadataArena* arena_ = nullptr;
-  CacheTopology topology_;
-  std::atomic<bool> several_{false};  // more than one domain; set once
+  std::atomic<PerDomain*> domains_{nullptr};  // set once
   Lock making_lock_{LockRank::kTransfer};
-  State states_[CacheTopology::kMostDomains];
 };
 
 }  // namespace strata

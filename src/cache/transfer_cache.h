@@ -3,7 +3,9 @@
 // allocates without touching spans. Sits in cache. (domain_transfer_cache.h puts smaller ones over
 // this one.)
 //
-// Thread-safe: one lock per class, dropped before the central list is called.
+// Thread-safe: one lock per class, dropped before the central list is called, and one to make a
+// class's stack, which forks take before those. A class's stack is made when it is first given
+// objects: most programs use few classes, and the others take no memory.
 #pragma once
 
 #include <algorithm>
@@ -11,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <new>
 
 #include "base/lock.h"
 #include "base/metadata_arena.h"
@@ -34,8 +37,9 @@ class TransferCache {
   // Fewer than n when memory is short, or more would have to be taken off spans than the class does
   // at once: what lies free already moves in longer batches than what is new.
   size_t Take(SizeClass c, void** out, size_t n) {
-    Stack& s = stacks_[Raw(c)];
-    if (s.used.load(std::memory_order_relaxed) != 0) {
+    Stack* found = Find(c);
+    if (found != nullptr && found->used.load(std::memory_order_relaxed) != 0) {
+      Stack& s = *found;
       LockHolder hold(s.lock);
       const size_t have = s.used.load(std::memory_order_relaxed);
       const size_t take = have < n ? have : n;
@@ -52,12 +56,13 @@ class TransferCache {
   }
 
   void Give(SizeClass c, void* const* objects, size_t n) {
-    Stack& s = stacks_[Raw(c)];
     const size_t capacity = CapacityOf(c);
-    if (s.used.load(std::memory_order_relaxed) + n <= capacity) {
+    Stack* found = Made(c, capacity);
+    if (found != nullptr && found->used.load(std::memory_order_relaxed) + n <= capacity) {
+      Stack& s = *found;
       LockHolder hold(s.lock);
       const size_t have = s.used.load(std::memory_order_relaxed);
-      if (have + n <= capacity && EnsureObjects(s, capacity)) {
+      if (have + n <= capacity) {
         memcpy(s.objects + have, objects, n * sizeof(void*));
         s.used.store(static_cast<uint32_t>(have + n), std::memory_order_relaxed);
         return;
@@ -68,22 +73,24 @@ class TransferCache {
 
   // Whether the object lies free here.
   bool Holds(SizeClass c, const void* object) {
-    Stack& s = stacks_[Raw(c)];
-    LockHolder hold(s.lock);
-    const size_t n = s.used.load(std::memory_order_relaxed);
-    return std::find(s.objects, s.objects + n, object) != s.objects + n;
+    Stack* s = Find(c);
+    if (s == nullptr) return false;
+    LockHolder hold(s->lock);
+    const size_t n = s->used.load(std::memory_order_relaxed);
+    return std::find(s->objects, s->objects + n, object) != s->objects + n;
   }
 
   // Background thread, once a tick; whoever is short of memory, all of it.
   void DrainUnused(SizeClass c, DrainScope scope) {
-    Stack& s = stacks_[Raw(c)];
+    Stack* s = Find(c);
+    if (s == nullptr) return;
     size_t excess;
     {
-      LockHolder hold(s.lock);
-      excess = scope == DrainScope::kAll ? s.used.load(std::memory_order_relaxed) : s.low_water;
-      s.low_water = s.used.load(std::memory_order_relaxed);
+      LockHolder hold(s->lock);
+      excess = scope == DrainScope::kAll ? s->used.load(std::memory_order_relaxed) : s->low_water;
+      s->low_water = s->used.load(std::memory_order_relaxed);
     }
-    SendDown(c, excess);
+    SendDown(*s, c, excess);
   }
 
   // Sends objects of the costly classes down, the largest first; so many that a caller is not held
@@ -94,13 +101,22 @@ class TransferCache {
       const auto c = static_cast<SizeClass>(i);
       if (!IsCostly(c)) continue;
       const size_t n = used(c) < left ? used(c) : left;
-      if (n != 0) SendDown(c, n);
+      if (n != 0) SendDown(*Find(c), c, n);
       left -= n;
     }
   }
 
-  size_t used(SizeClass c) const { return stacks_[Raw(c)].used.load(std::memory_order_relaxed); }
-  Lock& lock(SizeClass c) { return stacks_[Raw(c)].lock; }
+  size_t used(SizeClass c) const {
+    const Stack* s = Find(c);
+    return s == nullptr ? 0 : s->used.load(std::memory_order_relaxed);
+  }
+  // Calls f(Lock&) for each.
+  template <class F>
+  void VisitLocks(F f) {
+    f(making_);
+    for (size_t c = 1; c < kNumClasses; ++c)
+      if (Stack* s = Find(static_cast<SizeClass>(c))) f(s->lock);
+  }
 
   // Up to 32 batches within 192 KiB, but at least two batches: there are some sixty classes of
   // small objects, and what lies here is of use to one of them only. Of a costly class 64 objects
@@ -119,12 +135,31 @@ class TransferCache {
     Lock lock{LockRank::kTransfer};
     std::atomic<uint32_t> used{0};  // written under lock
     uint32_t low_water = 0;         // least of `used` since the last DrainUnused
-    void** objects = nullptr;       // made on first use
+    void** objects = nullptr;
   };
 
+  Stack* Find(SizeClass c) const {
+    // acquire: pairs with the release in Make, so that the stack is seen whole.
+    return stacks_[Raw(c)].load(std::memory_order_acquire);
+  }
+  // Null when memory is short.
+  Stack* Made(SizeClass c, size_t capacity) STRATA_EXCLUDES(making_) {
+    Stack* s = Find(c);
+    return STRATA_LIKELY(s != nullptr) ? s : Make(c, capacity);
+  }
+  STRATA_NOINLINE Stack* Make(SizeClass c, size_t capacity) STRATA_EXCLUDES(making_) {
+    LockHolder hold(making_);
+    if (Stack* s = Find(c)) return s;
+    void* memory = arena_->Allocate(sizeof(Stack) + capacity * sizeof(void*), alignof(Stack));
+    if (memory == nullptr) return nullptr;
+    auto* s = ::new (memory) Stack();
+    s->objects = reinterpret_cast<void**>(s + 1);
+    stacks_[Raw(c)].store(s, std::memory_order_release);
+    return s;
+  }
+
   // Up to so many, from the bottom: the longest unused.
-  void SendDown(SizeClass c, size_t excess) {
-    Stack& s = stacks_[Raw(c)];
+  void SendDown(Stack& s, SizeClass c, size_t excess) {
     void* batch[kOnStack];
     while (excess != 0) {
       size_t n;
@@ -146,15 +181,10 @@ class TransferCache {
     }
   }
 
-  bool EnsureObjects(Stack& s, size_t capacity) {
-    if (s.objects == nullptr)
-      s.objects = static_cast<void**>(arena_->Allocate(capacity * sizeof(void*), 64));
-    return s.objects != nullptr;
-  }
-
   Central* central_ = nullptr;
   MetadataArena* arena_ = nullptr;
-  Stack stacks_[kMaxClasses];
+  Lock making_{LockRank::kTransfer};
+  std::atomic<Stack*> stacks_[kMaxClasses] = {};  // written under the lock, read without
 };
 
 }  // namespace strata

@@ -92,7 +92,7 @@ class StrataHeap {
   template <class F>
   void VisitLocks(F f) {
     front_.VisitLocks(f);
-    for (size_t c = 1; c < kNumClasses; ++c) f(transfer_.lock(static_cast<SizeClass>(c)));
+    transfer_.VisitLocks(f);
     for (Lock* lock : {&central_.making_lock(), &central_.groups().making_lock()}) f(*lock);
     central_.ForEach([&f](auto& list) { f(list.lock()); });
     large_.VisitLocks(f);

@@ -229,10 +229,13 @@ TEST(TransferCacheThreads, WhoWaitedForTheLockLooksAgain) {
     void* batch[kMaxBatch];
     cache.Give(c, batch, central.Take(c, batch, kMaxBatch));
   };
+  give();
+  Lock* of_class = nullptr;  // the only one made so far, behind the one to make any
+  cache.VisitLocks([&](Lock& l) { of_class = &l; });
   const auto meet = [&](auto run) {
     std::thread threads[2];
     {
-      LockHolder hold(cache.lock(c));
+      LockHolder hold(*of_class);
       for (std::thread& t : threads) t = std::thread(run);
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
@@ -255,6 +258,34 @@ TEST(TransferCacheThreads, WhoWaitedForTheLockLooksAgain) {
 }
 
 // What lies free moves in batches longer than what is taken off spans at once.
+TEST(TransferCacheThreads, WhoGiveAtOnceMakeOneStack) {
+  TestArena memory;
+  LockedCentral central(10'000);
+  TransferCache<LockedCentral> cache;
+  cache.Init(&central, &memory.arena());
+  const SizeClass c = ClassOfSize(64);
+  std::vector<Lock*> locks;
+  const auto visit = [&] { cache.VisitLocks([&](Lock& l) { locks.push_back(&l); }); };
+  visit();
+  ASSERT_EQ(locks.size(), 1u);  // the one to make stacks
+  std::thread threads[2];
+  {
+    LockHolder hold(*locks[0]);
+    for (std::thread& t : threads) {
+      t = std::thread([&] {
+        void* one = nullptr;
+        cache.Give(c, &one, central.Take(c, &one, 1));
+      });
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(cache.used(c), 2u);
+  locks.clear();
+  visit();
+  EXPECT_EQ(locks.size(), 2u);
+}
+
 TEST_F(TransferCacheTest, NoMoreIsCarvedAtOnceThanTheClassWants) {
   const auto c = static_cast<SizeClass>(kNumClasses - 1);
   ASSERT_LT(InfoOf(c).carved, InfoOf(c).batch);
