@@ -29,14 +29,15 @@ class RecentMax {
   void Add(uint64_t now_ms, size_t value) {
     const uint64_t number = now_ms / slot_ms_ + 1;
     Slot& s = slots_[number % kSlots];
-    if (s.number != number) s = {number, 0, 0};
+    if (!IsUsed(number % kSlots) || s.number != number) s = {number, 0, 0};
+    used_ |= uint64_t{1} << (number % kSlots);
     s.last_ms = now_ms;
     s.max = std::max(s.max, value);
   }
   size_t Max(uint64_t now_ms) const {
     size_t max = 0;
-    for (const Slot& s : slots_) {
-      if (s.number != 0 && s.last_ms + ms_ > now_ms) max = std::max(max, s.max);
+    for (size_t i = 0; i < kSlots; ++i) {
+      if (IsUsed(i) && slots_[i].last_ms + ms_ > now_ms) max = std::max(max, slots_[i].max);
     }
     return max;
   }
@@ -44,12 +45,16 @@ class RecentMax {
  private:
   static constexpr size_t kSlots = 64;
   struct Slot {
-    uint64_t number, last_ms;  // number 0: unused
+    uint64_t number, last_ms;
     size_t max;
   };
 
+  bool IsUsed(size_t slot) const { return (used_ >> slot & 1) != 0; }
+
   uint32_t ms_, slot_ms_;
-  Slot slots_[kSlots] = {};
+  uint64_t used_ = 0;   // by bit, the slots that were written to
+  Slot slots_[kSlots];  // the others are nobody's memory yet
+  static_assert(kSlots == 64);
 };
 
 // How much was asked of the allocator since the last look. At kIdle a program may compute all the

@@ -1,7 +1,9 @@
 // The lists on which the filler keeps its hugepages, by kind (state and group) and by how good a
 // place each is for the next run (Temeraire, Hunter et al., OSDI 2021, HugeFiller): one bit for
 // each list, so that the first usable one is a bit scan. An index that is lower within a kind is
-// tried first. The array comes from the arena when first needed.
+// tried first. The array comes from the arena when first needed. As long as there is one hugepage,
+// as in small programs, it is on no list: with each change of its longest run it would touch
+// another line of the array.
 #pragma once
 
 #include <algorithm>
@@ -79,6 +81,7 @@ class TrackerLists {
   HugeTracker* Find(Kind kind, size_t n) const {
     if (counts_[kind.raw()] == 0) return nullptr;
     const size_t first = Begin(kind) + (kind.state == kDonated ? n : n * kChunks);
+    if (lone_ != nullptr) return lone_->list >= first ? lone_ : nullptr;
     if (first >= End(kind)) return nullptr;
     const size_t list = nonempty_.NextSet(first);
     return list < End(kind) ? lists_[list].first() : nullptr;
@@ -88,6 +91,7 @@ class TrackerLists {
   template <class F>
   void ForEach(Kind kind, F f) const {
     if (counts_[kind.raw()] == 0) return;
+    if (lone_ != nullptr) return f(lone_);
     for (size_t i = nonempty_.NextSet(Begin(kind)); i < End(kind); i = nonempty_.NextSet(i + 1)) {
       for (HugeTracker* t = lists_[i].first(); t != nullptr;) {
         HugeTracker* next = IntrusiveList<HugeTracker>::Next(t);
@@ -119,6 +123,13 @@ class TrackerLists {
   template <class F>
   HugeTracker* Search(Kind kind, uint32_t now_s, size_t& steps, F f) {
     if (counts_[kind.raw()] == 0) return nullptr;
+    if (HugeTracker* t = lone_; t != nullptr) {
+      if (steps == 0 || t->searched_s == now_s) return nullptr;
+      --steps;
+      if (f(*t)) return t;
+      t->searched_s = now_s;
+      return nullptr;
+    }
     size_t i = nonempty_.NextSet(std::max<size_t>(search_[kind.raw()], Begin(kind)));
     for (; i < End(kind); i = nonempty_.NextSet(i + 1)) {
       search_[kind.raw()] = static_cast<uint16_t>(i);
@@ -144,6 +155,7 @@ class TrackerLists {
   template <class F>
   HugeTracker* FindIn(Kind kind, F f) const {
     if (counts_[kind.raw()] == 0) return nullptr;
+    if (lone_ != nullptr) return f(*lone_) ? lone_ : nullptr;
     for (size_t i = nonempty_.NextSet(Begin(kind)); i < End(kind); i = nonempty_.NextSet(i + 1)) {
       for (HugeTracker* t = lists_[i].first(); t != nullptr;
            t = IntrusiveList<HugeTracker>::Next(t)) {
@@ -213,20 +225,35 @@ class TrackerLists {
   }
 
   void Unlink(HugeTracker* t) {
-    lists_[t->list].Remove(t);
-    if (lists_[t->list].empty()) nonempty_.ClearRange(t->list, 1);
+    if (t == lone_) {
+      lone_ = nullptr;
+    } else {
+      lists_[t->list].Remove(t);
+      if (lists_[t->list].empty()) nonempty_.ClearRange(t->list, 1);
+    }
     --counts_[KindOfList(t->list).raw()];
     t->list = HugeTracker::kNoList;
   }
 
   void Link(HugeTracker* t, Kind kind) {
+    ++counts_[kind.raw()];
+    if (STRATA_LIKELY(had_two_)) return PutOnList(t);
+    HugeTracker* other = lone_;
+    lone_ = other == nullptr ? t : nullptr;
+    if (other == nullptr) return;
+    had_two_ = true;
+    PutOnList(other);
+    PutOnList(t);
+  }
+  void PutOnList(HugeTracker* t) {
     lists_[t->list].PushFront(t);
     nonempty_.SetRange(t->list, 1);
-    ++counts_[kind.raw()];
   }
 
   MetadataArena& arena_;
   IntrusiveList<HugeTracker>* lists_ = nullptr;
+  HugeTracker* lone_ = nullptr;  // the only one, until there are two for the first time
+  bool had_two_ = false;
   size_t counts_[kKinds] = {};
   PageBitmap<kLists> nonempty_;
   IntrusiveList<ReleaseRank> ranks_[kRanks];

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <vector>
 
@@ -58,6 +60,52 @@ TEST(TrackerLists, BrokenOnesChangeTheirKind) {
   EXPECT_EQ(lists.Find({L::kReleased}, 255), &t);
   lists.Remove(&t);
   EXPECT_EQ(lists.count({L::kReleased}), 0u);
+}
+
+alignas(kNativePageSize) char g_memory[size_t{512} << 10];
+
+// As in a small program: it finds, counts and changes as those on lists do.
+TEST(TrackerLists, OneAloneTouchesNoList) {
+  MetadataArena arena([](size_t bytes) -> void* {
+    return bytes <= sizeof(g_memory) ? static_cast<void*>(g_memory) : nullptr;
+  });
+  const auto is_touched = [] {
+    return std::any_of(std::begin(g_memory), std::end(g_memory), [](char c) { return c != 0; });
+  };
+  L lists(arena);
+  ASSERT_TRUE(lists.Prepare());
+  HugeTracker one, other;
+  one.Init(HugePageId(0), HugeTracker::Memory::kZero);
+  other.Init(HugePageId(1), HugeTracker::Memory::kZero);
+  one.TakeAt(0, 40);
+  lists.Add(&one);
+  one.TakeAt(40, 6);
+  lists.Update(&one);
+  EXPECT_EQ(lists.Find({L::kRegular}, 210), &one);
+  EXPECT_EQ(lists.Find({L::kRegular}, 211), nullptr);
+  EXPECT_EQ(lists.Find({L::kPartial}, 1), nullptr);
+  const auto any = [](const HugeTracker&) { return true; };
+  EXPECT_EQ(lists.FindIn({L::kRegular}, any), &one);
+  size_t seen = 0, steps = 2;
+  lists.ForEach({L::kRegular}, [&seen](HugeTracker*) { ++seen; });
+  EXPECT_EQ(seen, 1u);
+  for (int i = 0; i < 2; ++i)
+    EXPECT_EQ(lists.Search({L::kRegular}, 7, steps, [](HugeTracker&) { return false; }), nullptr);
+  EXPECT_EQ(steps, 1u);  // looked at once
+  EXPECT_EQ(lists.Search({L::kRegular}, 8, steps, any), &one);
+  lists.Remove(&one);
+  EXPECT_EQ(lists.Find({L::kRegular}, 1), nullptr);
+  lists.Add(&one);
+  EXPECT_FALSE(is_touched());
+
+  other.TakeAt(0, 100);
+  lists.Add(&other);
+  EXPECT_TRUE(is_touched());
+  EXPECT_EQ(lists.count({L::kRegular}), 2u);
+  EXPECT_EQ(lists.Find({L::kRegular}, 150), &other);
+  EXPECT_EQ(lists.Find({L::kRegular}, 160), &one);
+  lists.Remove(&other);
+  EXPECT_EQ(lists.Find({L::kRegular}, 150), &one);
 }
 
 // Trackers with one run each, of so many pages.
