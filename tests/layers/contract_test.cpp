@@ -183,6 +183,63 @@ TEST(AlignedBlocks, OfNoBytesLieInside) {
   }
 }
 
+// --- Blocks of no bytes behind a header, which must not begin where the heap below, or its block,
+// ends
+
+template <class... Layers>
+void ExpectEmptyBlocksToLieInside() {
+  using First = TryFirst<Stack<Layers..., StaticBuffer<256>>>;
+  Stack<First, Count, Mmap> heap;
+  const Counts& below = layer<Count>(heap).counts();
+  void* blocks[32];
+  for (void*& p : blocks) {
+    const size_t before = below.allocations;
+    p = heap.allocate(0);
+    EXPECT_EQ(layer<First>(heap).first().owns(p), below.allocations == before);
+  }
+  EXPECT_GT(below.allocations, 0u) << "the first heap is not full";
+  for (void* p : blocks) heap.deallocate(p, 0);
+  EXPECT_EQ(below.deallocations, below.allocations) << "one went to the other heap";
+}
+TEST(Headers, LieInFrontOfAByteAtLeast) {
+  ExpectEmptyBlocksToLieInside<Header<long>>();
+  ExpectEmptyBlocksToLieInside<Header<long>, Header<char>>();
+  ExpectEmptyBlocksToLieInside<SizeHeader>();
+  ExpectEmptyBlocksToLieInside<Listed>();
+  ExpectEmptyBlocksToLieInside<OwnedHeaps<2, ThreadIndex, Locked>, Locked>();
+  ExpectEmptyBlocksToLieInside<ClassHeader, Bins<PowersOfTwo<16, 64>, FreeList>>();
+  ExpectEmptyBlocksToLieInside<ClassHeader, Bins<PowersOfTwo<8, 64>, FreeList>>();
+  ExpectEmptyBlocksToLieInside<ClassHeader, Bins<Steps<8, 32>, FreeList>, Bump<96, 8>>();
+  ExpectEmptyBlocksToLieInside<DeferredPop, Obstack<64>>();
+}
+
+// The block that the heap below hands out next.
+template <class... Small>
+void ExpectNoAddressTwice() {
+  Stack<SplitAt<0, Small...>, Bump<>, Mmap> heap;
+  for (int i = 0; i < 10; ++i) {
+    void *none = heap.allocate(0), *one = heap.allocate(1);
+    EXPECT_NE(none, one);
+  }
+}
+TEST(Headers, LeaveEachEmptyBlockAnAddressOfItsOwn) {
+  ExpectNoAddressTwice<Header<long>>();
+  ExpectNoAddressTwice<SizeHeader>();
+  ExpectNoAddressTwice<Listed>();
+  ExpectNoAddressTwice<ClassHeader, Bins<PowersOfTwo<16, 64>, FreeList>>();
+}
+
+// The byte is there in all that a header asks for.
+TEST(Headers, AskForTheSameByteWheneverABlockHasNone) {
+  Stack<Header<long>, Check, Coalesce<>, Mmap> heap;
+  void *empty = heap.allocate(0), *shrunk = heap.allocate(100);
+  EXPECT_TRUE(heap.resize(shrunk, 0));
+  heap.deallocate(empty, 0);
+  heap.deallocate(shrunk, 0);  // Check ends the program at a wrong size
+  Stack<Fixed<24>, Header<long>, Listed, SizeHeader, FreeList, Exact> kept;
+  kept.deallocate(kept.allocate(0), 0);
+}
+
 // --- ClassHeader, whose word stays where it is while a block is free
 
 template <class... Below>

@@ -67,6 +67,7 @@ MISFITS = {
     "Stack<OnlyLive, Bump<>, Mmap>": "OnlyLive needs a heap that knows which of its blocks",
     "Stack<DeferredPop, Bump<>, Mmap>": "DeferredPop needs a stack of objects, such as Obstack",
     "Stack<ClassHeader, Bins<Steps<16, 64>, FreeList>, Aligned8>": "ClassHeader needs blocks at",
+    "Stack<ClassHeader, Bins<Steps<8, 8>, FreeList>, Bump<>, Mmap>": "ClassHeader: the last class",
     "Stack<Bump<>, Bump<4096, 8>, Mmap>": "Bump needs a heap aligned to 16 bytes",
     "Stack<Bump<4096, 4>, Mmap>": "Bump: blocks begin at or 8 bytes behind",
     "Stack<Obstack<>, Bump<4096, 8>, Mmap>": "Obstack needs a heap aligned to 16 bytes",

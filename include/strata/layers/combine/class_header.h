@@ -37,6 +37,7 @@ struct ClassHeader {
       return AllocateSlow(size);
     }
     void* allocate_kept(size_t size) {
+      size = WithRoom(size);
       if (size > kMost) [[unlikely]]
         return nullptr;
       const size_t c = ClassOf(size);
@@ -88,6 +89,8 @@ struct ClassHeader {
     static constexpr size_t kMost = Classes::largest - header_bytes;
     static constexpr size_t kMostLarge = size_t{1} << 47;
     static_assert(Classes::largest <= kMostLarge);
+    static_assert(Classes::largest >= header_bytes,
+                  "ClassHeader: the last class has no room for a header");
 
     static size_t& Word(void* p) { return static_cast<size_t*>(p)[-1]; }
     static void* Begin(void* raw, size_t word) {
@@ -96,8 +99,14 @@ struct ClassHeader {
       return p;
     }
 
+    // A block of no bytes begins inside of its class's as well, which it does by itself unless one
+    // class is just as large as a header.
+    static constexpr size_t WithRoom(size_t size) {
+      return Classes::size(Classes::of(header_bytes)) == header_bytes ? AtLeastAByte(size) : size;
+    }
     static constexpr size_t ClassOf(size_t size) { return Classes::of(size + header_bytes); }
     [[gnu::noinline]] void* AllocateSlow(size_t size) {
+      size = WithRoom(size);
       if (size > kMost) return AllocateLarge(size);
       const size_t c = ClassOf(size);
       if (void* raw = this->next_.allocate(Classes::size(c))) return Begin(raw, c + kBlock);

@@ -1,5 +1,7 @@
 // SizeHeader: writes the size in front of each block, so that the heap above it frees without being
-// told, and aligns. 16 bytes a block. Header<T> puts a record of the user's there instead.
+// told, and aligns. 16 bytes a block. Header<T> puts a record of the user's there instead. Behind
+// either comes a byte at least: a block of none would begin where the next one's header does, or
+// where the heap below ends, which would not take it for its own.
 #pragma once
 
 #include "strata/layers/heap.h"
@@ -24,10 +26,10 @@ struct Header {
 
     void* allocate(size_t size) {
       if (size > kMaxRequest - header_bytes) return nullptr;
-      return Begin(this->next_.allocate(size + header_bytes));
+      return Begin(this->next_.allocate(Whole(size)));
     }
-    void deallocate(void* p, size_t size) { this->next_.deallocate(Raw(p), size + header_bytes); }
-    void drain(size_t size) { Over<Below>::drain(size + header_bytes); }
+    void deallocate(void* p, size_t size) { this->next_.deallocate(Raw(p), Whole(size)); }
+    void drain(size_t size) { Over<Below>::drain(Whole(size)); }
     static T& header(void* p) { return *std::launder(static_cast<T*>(Raw(p))); }
     // What the header's owner keeps is not the size of what lies below.
     size_t size_of(void* p)
@@ -43,14 +45,14 @@ struct Header {
     bool resize(void* p, size_t size)
       requires ResizableHeap<Below>
     {
-      return size <= kMaxRequest - header_bytes && this->next_.resize(Raw(p), size + header_bytes);
+      return size <= kMaxRequest - header_bytes && this->next_.resize(Raw(p), Whole(size));
     }
     // The record moves with the block.
     void* remap(void* p, size_t size)
       requires RemappingHeap<Below>
     {
       if (size > kMaxRequest - header_bytes) return nullptr;
-      void* raw = this->next_.remap(Raw(p), size + header_bytes);
+      void* raw = this->next_.remap(Raw(p), Whole(size));
       return raw == nullptr ? nullptr : static_cast<char*>(raw) + header_bytes;
     }
     bool reads_zero(void* p)
@@ -65,6 +67,7 @@ struct Header {
     }
 
    private:
+    static constexpr size_t Whole(size_t size) { return AtLeastAByte(size) + header_bytes; }
     static void* Raw(void* p) { return static_cast<char*>(p) - header_bytes; }
     static void* Begin(void* raw) {
       if (raw == nullptr) return nullptr;
@@ -93,15 +96,13 @@ struct SizeHeader {
     using Over<Below>::Over;
 
     void* allocate(size_t size) {
-      if (size > kMaxRequest - kHeader) return nullptr;
-      if constexpr (kHeader % alignment != 0) {
-        return Take(size + kHeader, alignment);
-      } else {
-        auto* whole = static_cast<Whole*>(this->next_.allocate(size + kHeader));
-        if (whole == nullptr) return nullptr;
-        ::new (whole) Whole{size + kHeader, kHeader};
-        return whole + 1;
-      }
+      const size_t bytes = AtLeastAByte(size) + kHeader;
+      // What is too large is negative now, or has wrapped.
+      if (static_cast<ptrdiff_t>(bytes) <= static_cast<ptrdiff_t>(kHeader)) return nullptr;
+      auto* whole = static_cast<Whole*>(this->next_.allocate(bytes));
+      if (whole == nullptr) return nullptr;
+      ::new (whole) Whole{bytes, kHeader};
+      return whole + 1;
     }
     // It takes more from below than other requests of the size do.
     void* allocate(size_t size, size_t align)
@@ -118,7 +119,7 @@ struct SizeHeader {
     // The size that was asked for counts, not the caller's word for it.
     void deallocate(void* p, size_t) { deallocate(p); }
     size_t size_of(void* p) { return WholeOf(p).size - WholeOf(p).offset; }
-    void drain(size_t size) { Over<Below>::drain(size + kHeader); }
+    void drain(size_t size) { Over<Below>::drain(AtLeastAByte(size) + kHeader); }
     void clear()
       requires ClearableHeap<Below>
     {

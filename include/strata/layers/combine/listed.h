@@ -20,7 +20,7 @@ struct Listed {
 
     void* allocate(size_t size) {
       if (size > kMaxRequest - sizeof(Entry)) return nullptr;
-      void* raw = this->next_.allocate(size + sizeof(Entry));
+      void* raw = this->next_.allocate(Whole(size));
       if (raw == nullptr) return nullptr;
       auto* e = ::new (raw) Entry{first_, nullptr, size};
       if (first_ != nullptr) first_->previous = e;
@@ -33,17 +33,17 @@ struct Listed {
       Entry* e = EntryOf(p);
       if (e->next != nullptr) e->next->previous = e->previous;
       (e->previous != nullptr ? e->previous->next : first_) = e->next;
-      this->next_.deallocate(e, size + sizeof(Entry));
+      this->next_.deallocate(e, Whole(size));
     }
     // What is out goes to lists below, which are not emptied again.
     void drain(size_t size) {
       clear();
-      Over<Below>::drain(size + sizeof(Entry));
+      Over<Below>::drain(Whole(size));
     }
     void clear() {
       while (first_ != nullptr) {
         Entry* e = std::exchange(first_, first_->next);
-        this->next_.deallocate(e, e->size + sizeof(Entry));
+        this->next_.deallocate(e, Whole(e->size));
       }
     }
     void forget() {
@@ -58,6 +58,7 @@ struct Listed {
       size_t size;
     };
     static_assert(sizeof(Entry) == 32);
+    static constexpr size_t Whole(size_t size) { return AtLeastAByte(size) + sizeof(Entry); }
     static Entry* EntryOf(void* p) { return static_cast<Entry*>(p) - 1; }
 
     Entry* first_ = nullptr;
