@@ -347,7 +347,39 @@ void ApplyPreset(char* const* environment, Options& out) {
   for (const char* const* at = preset->assignments; *at != nullptr; ++at) ReadOne(*at, out);
 }
 
-void SettleLifetimes(Options& o) {
+// For a program with more rights than its caller, who must not have it write a file, reach into it,
+// make its allocations fail or each of them slow, or have it go on after a corruption.
+void DropWhatOnlyOwnersChoose(Options& o) {
+  o.stats = kNoText;
+  o.prometheus = kNoText;
+  o.profile_path = kNoText;
+  o.profile_signal = 0;
+  o.profile_interval_s = 0;
+  o.stats_interval_s = 0;
+  o.control = ControlChoice::kOff;
+  o.heap_limit = 0;
+  o.contexts = 0;
+  o.price = false;
+  o.sample_interval = kDefaultSampleInterval;
+  o.says_sample = false;
+  o.on_error = OnError::kAbort;
+  o.guard_every = kDefaultGuardEvery;
+  o.says_guard = false;
+  o.check = false;
+  o.model = kNoText;
+  if (o.lifetimes == LifetimeChoice::kModel) o.lifetimes = LifetimeChoice::kOff;
+}
+
+void SettleChecks(Options& o) {
+  if (!o.check) return;
+  o.contexts = 0;
+  if (!o.says_guard && o.guard_every != 0) {
+    o.guard_every = kCheckGuardEvery;
+    o.says_guard = true;
+  }
+}
+
+STRATA_ONCE void SettleLifetimes(Options& o) {
   if (o.model[0] != '\0' && !o.says_lifetimes) o.lifetimes = LifetimeChoice::kModel;
   if (o.lifetimes == LifetimeChoice::kModel && o.model[0] == '\0') {
     o.lifetimes = LifetimeChoice::kOff;
@@ -363,6 +395,36 @@ void SettleLifetimes(Options& o) {
     o.sample_interval = kLearningSampleInterval;
     o.adapts_sample = true;
   }
+}
+
+STRATA_ONCE void SettleFiles(Options& o) {
+  if (o.profile_signal != 0 && o.profile_path[0] == '\0') {
+    o.profile_signal = 0;
+    Message().Text("STRATA_PROFILE_SIGNAL needs KIND:PATH in STRATA_PROFILE; ignored").Send();
+  }
+  if (o.profile_interval_s != 0 && o.profile_path[0] == '\0') {
+    o.profile_interval_s = 0;
+    Message().Text("STRATA_PROFILE_INTERVAL needs KIND:PATH in STRATA_PROFILE; ignored").Send();
+  }
+  const bool to_file =
+      (o.stats[0] != '\0' && strcmp(o.stats, "exit") != 0) || o.prometheus[0] != '\0';
+  if (o.stats_interval_s != 0 && !to_file) {
+    o.stats_interval_s = 0;
+    Message()
+        .Text("STRATA_STATS_INTERVAL needs a path in STRATA_STATS or STRATA_PROMETHEUS; ignored")
+        .Send();
+  }
+  const bool later = o.profile_signal != 0 || o.profile_interval_s != 0 ||
+                     o.stats_interval_s != 0 || o.prometheus[0] != '\0';
+  if (later && !o.background) {
+    Message()
+        .Text(
+            "STRATA_BACKGROUND=off: files are written at exit only, not at intervals or when a "
+            "signal comes")
+        .Send();
+  }
+  constexpr uint32_t kScrapeSeconds = 15;
+  if (o.prometheus[0] != '\0' && o.stats_interval_s == 0) o.stats_interval_s = kScrapeSeconds;
 }
 
 }  // namespace
@@ -404,7 +466,7 @@ CacheTopology TopologyOf(const char* cache_domains) {
   return topology;
 }
 
-STRATA_ONCE Options ReadOptions(char* const* environment, bool secure, OptionTexts& texts) {
+STRATA_ONCE Options ReadOptions(char* const* environment, Rights rights, OptionTexts& texts) {
   Options out;
   out.texts = &texts;
   ApplyPreset(environment, out);
@@ -412,63 +474,10 @@ STRATA_ONCE Options ReadOptions(char* const* environment, bool secure, OptionTex
     if (strncmp(*environment, kPrefix, kPrefixLength) == 0)
       ReadOne(*environment + kPrefixLength, out);
   }
-  if (secure) {
-    out.stats = kNoText;
-    out.prometheus = kNoText;
-    out.profile_path = kNoText;
-    out.profile_signal = 0;
-    out.profile_interval_s = 0;
-    out.stats_interval_s = 0;
-    // The caller must not reach into it, make its allocations fail or each of them slow, or have
-    // it go on after a corruption.
-    out.control = ControlChoice::kOff;
-    out.heap_limit = 0;
-    out.contexts = 0;
-    out.price = false;
-    out.sample_interval = kDefaultSampleInterval;
-    out.says_sample = false;
-    out.on_error = OnError::kAbort;
-    out.guard_every = kDefaultGuardEvery;
-    out.says_guard = false;
-    out.check = false;
-    out.model = kNoText;
-    if (out.lifetimes == LifetimeChoice::kModel) out.lifetimes = LifetimeChoice::kOff;
-  }
-  if (out.check) {
-    out.contexts = 0;
-    if (!out.says_guard && out.guard_every != 0) {
-      out.guard_every = kCheckGuardEvery;
-      out.says_guard = true;
-    }
-  }
+  if (rights == Rights::kBeyondCaller) DropWhatOnlyOwnersChoose(out);
+  SettleChecks(out);
   SettleLifetimes(out);
-  if (out.profile_signal != 0 && out.profile_path[0] == '\0') {
-    out.profile_signal = 0;
-    Message().Text("STRATA_PROFILE_SIGNAL needs KIND:PATH in STRATA_PROFILE; ignored").Send();
-  }
-  if (out.profile_interval_s != 0 && out.profile_path[0] == '\0') {
-    out.profile_interval_s = 0;
-    Message().Text("STRATA_PROFILE_INTERVAL needs KIND:PATH in STRATA_PROFILE; ignored").Send();
-  }
-  const bool to_file =
-      (out.stats[0] != '\0' && strcmp(out.stats, "exit") != 0) || out.prometheus[0] != '\0';
-  if (out.stats_interval_s != 0 && !to_file) {
-    out.stats_interval_s = 0;
-    Message()
-        .Text("STRATA_STATS_INTERVAL needs a path in STRATA_STATS or STRATA_PROMETHEUS; ignored")
-        .Send();
-  }
-  const bool later = out.profile_signal != 0 || out.profile_interval_s != 0 ||
-                     out.stats_interval_s != 0 || out.prometheus[0] != '\0';
-  if (later && !out.background) {
-    Message()
-        .Text(
-            "STRATA_BACKGROUND=off: files are written at exit only, not at intervals or when a "
-            "signal comes")
-        .Send();
-  }
-  constexpr uint32_t kScrapeSeconds = 15;
-  if (out.prometheus[0] != '\0' && out.stats_interval_s == 0) out.stats_interval_s = kScrapeSeconds;
+  SettleFiles(out);
   return out;
 }
 

@@ -15,6 +15,7 @@ enum class CacheChoice : uint8_t { kAuto, kCpu, kThread };
 enum class OnError : uint8_t { kAbort, kIgnore };
 enum class ControlChoice : uint8_t { kOn, kOff, kAlways };
 enum class LifetimeChoice : uint8_t { kOff, kOnline, kModel };
+enum class Rights : uint8_t { kOfCaller, kBeyondCaller };  // of the process
 
 inline constexpr size_t kDefaultSampleInterval = 2 << 20;
 inline constexpr uint32_t kDefaultGuardEvery = 10'000;
@@ -97,10 +98,9 @@ bool ParseSoftLimit(const char* text, SoftLimitSetting& out);
 CacheTopology TopologyOf(const char* cache_domains);
 
 // Reads the variables of `environment` (null-terminated, may be null); their texts go to `texts`,
-// which must be zero. `secure`: the process runs
-// with more rights than its caller, so nothing that writes a file, lets the caller reach in, makes
-// allocations fail or slow, or goes on after a corruption is honoured, and there is no control
-// socket.
-Options ReadOptions(char* const* environment, bool secure, OptionTexts& texts);
+// which must be zero. With rights beyond its caller's, nothing that writes a file, lets the caller
+// reach in, makes allocations fail or slow, or goes on after a corruption is honoured, and there is
+// no control socket.
+Options ReadOptions(char* const* environment, Rights rights, OptionTexts& texts);
 
 }  // namespace strata

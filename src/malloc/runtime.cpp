@@ -102,9 +102,9 @@ STRATA_ONCE void Start() {
     g_state.store(RunState::kStoodDown, std::memory_order_release);
     return;
   }
-  const bool secure = RunsForAnother();
-  const Options options = ReadOptions(environ, secure, g_option_texts);
-  if (secure) DropOwnVariables(environ);
+  const Rights rights = RunsForAnother() ? Rights::kBeyondCaller : Rights::kOfCaller;
+  const Options options = ReadOptions(environ, rights, g_option_texts);
+  if (rights == Rights::kBeyondCaller) DropOwnVariables(environ);
   // Said by the operator: the filter of the container allows what a thread and a socket take.
   if (options.control == ControlChoice::kAlways) TrustInheritedFilter();
   auto* r = ::new (runtime_internal::g_storage.bytes) Runtime(options);

@@ -53,8 +53,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (std::string& s : strings) environment.push_back(s.data());
   environment.push_back(nullptr);
   OptionTexts texts{}, secure_texts{};
-  CheckRanges(strata::ReadOptions(environment.data(), false, texts));
-  const Options secure = strata::ReadOptions(environment.data(), true, secure_texts);
+  CheckRanges(strata::ReadOptions(environment.data(), strata::Rights::kOfCaller, texts));
+  const Options secure =
+      strata::ReadOptions(environment.data(), strata::Rights::kBeyondCaller, secure_texts);
   CheckRanges(secure);
   STRATA_CHECK(secure.stats[0] == '\0' && secure.stats_interval_s == 0);
   STRATA_CHECK(secure.control == strata::ControlChoice::kOff && secure.heap_limit == 0);

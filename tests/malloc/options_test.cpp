@@ -25,7 +25,7 @@ struct Read {
   }
 };
 
-Read ReadFrom(const std::vector<const char*>& assignments, bool secure = false) {
+Read ReadFrom(const std::vector<const char*>& assignments, Rights rights = Rights::kOfCaller) {
   std::vector<char*> environment;
   for (const char* a : assignments) environment.push_back(const_cast<char*>(a));
   environment.push_back(nullptr);
@@ -34,7 +34,7 @@ Read ReadFrom(const std::vector<const char*>& assignments, bool secure = false) 
   const int saved = dup(STDERR_FILENO);
   dup2(ends[1], STDERR_FILENO);
   Read result;
-  result.options = ReadOptions(environment.data(), secure, *result.texts);
+  result.options = ReadOptions(environment.data(), rights, *result.texts);
   dup2(saved, STDERR_FILENO);
   close(saved);
   close(ends[1]);
@@ -61,7 +61,7 @@ bool Same(const Options& a, const Options& b) {
 
 TEST(Options, NothingSetMeansDefaultsInSilence) {
   OptionTexts texts{};
-  EXPECT_TRUE(Same(ReadOptions(nullptr, false, texts), Options{}));
+  EXPECT_TRUE(Same(ReadOptions(nullptr, Rights::kOfCaller, texts), Options{}));
   const Read r = ReadFrom({"PATH=/bin", "STRAT=1", "XSTRATA_RELEASE=off", "strata_release=off"});
   EXPECT_TRUE(Same(r.options, Options{}));
   EXPECT_EQ(r.warnings, "");
@@ -199,7 +199,7 @@ TEST(Options, ProfileAndItsSignal) {
   EXPECT_EQ(alone.options.profile_signal, 0);
   const Read secure = ReadFrom(
       {"STRATA_PROFILE=heap:/tmp/a", "STRATA_PROMETHEUS=/tmp/b", "STRATA_PROFILE_INTERVAL=60"},
-      true);
+      Rights::kBeyondCaller);
   EXPECT_STREQ(secure.options.profile_path, "");
   EXPECT_EQ(secure.options.profile_interval_s, 0u);
   EXPECT_STREQ(secure.options.prometheus, "");
@@ -285,7 +285,8 @@ TEST(Options, APresetThatIsNoneGetsOneLine) {
 
 TEST(Options, RaisedRightsWriteNoFiles) {
   const Read r =
-      ReadFrom({"STRATA_STATS=/etc/passwd", "STRATA_STATS_INTERVAL=1", "STRATA_RELEASE=off"}, true);
+      ReadFrom({"STRATA_STATS=/etc/passwd", "STRATA_STATS_INTERVAL=1", "STRATA_RELEASE=off"},
+               Rights::kBeyondCaller);
   EXPECT_STREQ(r.options.stats, "");
   EXPECT_EQ(r.options.stats_interval_s, 0u);
   EXPECT_FALSE(r.options.release);
@@ -293,16 +294,18 @@ TEST(Options, RaisedRightsWriteNoFiles) {
 
 TEST(Options, RaisedRightsLetNobodyInAndHoldNoLimitOfTheCallers) {
   for (const char* control : {"PATH=/bin", "STRATA_CONTROL=on", "STRATA_CONTROL=always"})
-    EXPECT_EQ(ReadFrom({control}, true).options.control, ControlChoice::kOff) << control;
-  const Read r =
-      ReadFrom({"STRATA_HEAP_LIMIT=1M", "STRATA_ON_ERROR=ignore", "STRATA_SAMPLE=1"}, true);
+    EXPECT_EQ(ReadFrom({control}, Rights::kBeyondCaller).options.control, ControlChoice::kOff)
+        << control;
+  const Read r = ReadFrom({"STRATA_HEAP_LIMIT=1M", "STRATA_ON_ERROR=ignore", "STRATA_SAMPLE=1"},
+                          Rights::kBeyondCaller);
   EXPECT_EQ(r.options.sample_interval, kDefaultSampleInterval);
   EXPECT_EQ(r.options.heap_limit, 0u);
   EXPECT_EQ(r.options.on_error, OnError::kAbort);
 }
 
 TEST(Options, RaisedRightsReadNoModelOfTheCallersAndSayNothing) {
-  const Read r = ReadFrom({"STRATA_LIFETIMES=model", "STRATA_MODEL=/tmp/model"}, true);
+  const Read r =
+      ReadFrom({"STRATA_LIFETIMES=model", "STRATA_MODEL=/tmp/model"}, Rights::kBeyondCaller);
   EXPECT_STREQ(r.options.model, "");
   EXPECT_EQ(r.options.lifetimes, LifetimeChoice::kOff);
   EXPECT_EQ(r.lines(), 0u);
