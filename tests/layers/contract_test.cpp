@@ -197,6 +197,7 @@ void ExpectEmptyBlocksToLieInside() {
     p = heap.allocate(0);
     EXPECT_EQ(layer<First>(heap).first().owns(p), below.allocations == before);
   }
+  EXPECT_LT(below.allocations, std::size(blocks)) << "the first heap gave none";
   EXPECT_GT(below.allocations, 0u) << "the first heap is not full";
   for (void* p : blocks) heap.deallocate(p, 0);
   EXPECT_EQ(below.deallocations, below.allocations) << "one went to the other heap";
