@@ -137,6 +137,17 @@ TEST(FutexLock, LetsTheForkingThreadPassAndNoOther) {
       [](FutexLock& l) { l.lock_for_fork(); }, [](FutexLock& l) { l.unlock_after_fork(); },
       FutexLock::set_this_thread_forks);
 }
+TEST(FutexLock, IsTriedWithoutWaiting) {
+  layers::FutexLock lock;
+  EXPECT_TRUE(lock.try_lock());
+  EXPECT_TRUE(lock.held_by_this_thread());
+  std::thread([&lock] { EXPECT_FALSE(lock.try_lock()); }).join();
+  lock.unlock();
+  std::thread([&lock] {
+    EXPECT_TRUE(lock.try_lock());
+    lock.unlock();
+  }).join();
+}
 
 // A signal handler that forks has interrupted the owner of one lock, while another thread holds a
 // second one and waits for the first.

@@ -39,7 +39,13 @@ struct Played : HoardTraits<kUnit> {
   static constexpr size_t shards = 4;
   using Which = PlayedProcessor;
 };
+struct PlayedBorrowing : Played {
+  static constexpr size_t borrows_from = 1;
+};
 using Bounded = Stack<Hoard<Played>, Ref<Source>>;
+using Borrowing = Stack<Hoard<PlayedBorrowing>, Ref<Source>>;
+template <class H>
+concept HasBound = std::same_as<H, Bounded> || std::same_as<H, Borrowing>;
 using Bin = Bins<Classes, FreeList>;
 using PurePrivate =
     Stack<PrivateHeaps<kProcessors, PlayedProcessor, Bin>, Locked, Bump<kUnit>, Ref<Source>>;
@@ -72,7 +78,7 @@ class Bench {
     Check();
   }
   double Bound() const
-    requires std::same_as<H, Bounded>
+    requires HasBound<H>
   {
     const double f = heap_.thresholds().empty_sixteenths / 16.0;
     const HoardThresholds& t = heap_.thresholds();
@@ -95,7 +101,7 @@ class Bench {
 
  private:
   void Check() {
-    if constexpr (std::same_as<H, Bounded>) {
+    if constexpr (HasBound<H>) {
       ASSERT_LE(static_cast<double>(held()), Bound());
     }
   }
@@ -219,20 +225,27 @@ void All(B& b) {
   for (unsigned seed = 1; seed <= 3; ++seed) Random(b, seed);
 }
 
-TEST(HoardBound, HoldsAfterEveryCallOfEveryLoad) {
-  for (const HoardThresholds t :
-       {HoardThresholds{4, 4}, {1, 1}, {2, 1}, {8, 1}, {14, 2}, {1, 2, 16}}) {
+template <class H>
+void HoldsAfterEveryCallOfEveryLoad(std::initializer_list<HoardThresholds> thresholds) {
+  for (const HoardThresholds t : thresholds) {
     for (const size_t shards : {1, 4}) {
-      Bench<Bounded> one_after_the_other(HoardOptions{.shards = shards, .thresholds = t});
+      Bench<H> one_after_the_other(HoardOptions{.shards = shards, .thresholds = t});
       All(one_after_the_other);
       ExpectSound(one_after_the_other.heap());
       ASSERT_FALSE(testing::Test::HasFatalFailure()) << t.empty_sixteenths << " " << t.slack;
-      Bench<Bounded> fresh(HoardOptions{.shards = shards, .thresholds = t});
+      Bench<H> fresh(HoardOptions{.shards = shards, .thresholds = t});
       AtTheEdge(fresh);
-      Bench<Bounded> fresh_holes(HoardOptions{.shards = shards, .thresholds = t});
+      Bench<H> fresh_holes(HoardOptions{.shards = shards, .thresholds = t});
       Holes(fresh_holes);
     }
   }
+}
+
+TEST(HoardBound, HoldsAfterEveryCallOfEveryLoad) {
+  HoldsAfterEveryCallOfEveryLoad<Bounded>({{4, 4}, {1, 1}, {2, 1}, {8, 1}, {14, 2}, {1, 2, 16}});
+}
+TEST(HoardBound, HoldsOfHeapsThatBorrow) {
+  HoldsAfterEveryCallOfEveryLoad<Borrowing>({{4, 4}, {8, 1}, {1, 2, 16}});
 }
 
 // The bound is not idle: K superblocks with an object each stay with every processor. At the least

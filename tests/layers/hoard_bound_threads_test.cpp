@@ -23,13 +23,20 @@ struct Played : HoardTraits<kUnit> {
   static constexpr size_t spares = 2;
   using Which = PlayedProcessor;
 };
-struct PlayedUnderBuffers : Played {};  // a type has one buffered heap
+struct PlayedBorrowing : Played {
+  static constexpr size_t borrows_from = 1;
+};
+struct PlayedUnderBuffers : PlayedBorrowing {};  // a type has one buffered heap
 using Bare = Stack<Hoard<Played>, Ref<Source>>;
+using Borrowing = Stack<Hoard<PlayedBorrowing>, Ref<Source>>;
 using Buffered = Stack<ThreadBuffers<1024, 1024>, Hoard<PlayedUnderBuffers>, Ref<Source>>;
 
 // What buffers may have of a class that the program has used or not: the blocks in them, and the
 // buffers themselves, which are blocks too.
-size_t MayKeep(const Bare&, size_t, bool) { return 0; }
+template <class H>
+size_t MayKeep(const H&, size_t, bool) {
+  return 0;
+}
 constexpr size_t kBufferClass = [] {
   size_t bytes = Buffered::most_bytes();
   for (size_t c = 0; c <= Classes::of(1024); ++c)
@@ -41,7 +48,10 @@ size_t MayKeep(const Buffered&, size_t c, bool used) {
   if (used && c <= Classes::of(1024)) blocks += Buffered::most_blocks(c);
   return blocks * kThreads;
 }
-Bare& HoardOf(Bare& heap) { return heap; }
+template <class H>
+H& HoardOf(H& heap) {
+  return heap;
+}
 auto& HoardOf(Buffered& heap) { return heap.next(); }
 
 template <class H>
@@ -146,6 +156,14 @@ constexpr HoardThresholds kUsual{};
 TEST(HoardBoundThreads, HoldsWhileThreadsRun) {
   for (const HoardThresholds& t : {kTight, kUsual}) {
     Watched<Bare> watched(t);
+    SwingingPiles(watched);
+    ExpectSound(watched.heap());
+  }
+}
+
+TEST(HoardBoundThreads, HoldsWhileHeapsBorrow) {
+  for (const HoardThresholds& t : {kTight, kUsual}) {
+    Watched<Borrowing> watched(t);
     SwingingPiles(watched);
     ExpectSound(watched.heap());
   }

@@ -85,6 +85,42 @@ struct SpareMovedBehindItsBack : Scene<Traits> {
   }
 };
 
+// Processor 0 has no superblock and borrows one of 1's two, which others free into meanwhile: 1
+// parts with one, lends one, or both.
+template <class Traits>
+struct LentWhileItIsFreedInto : Scene<Traits> {
+  std::vector<Interleaver::Program> programs() {
+    auto blocks = this->AtTheEdge(1);
+    return {this->Taking(0, 0), this->Freeing(1, 1, blocks[2])};
+  }
+};
+template <class Traits>
+struct LentWhileTwoFreeIntoIt : Scene<Traits> {
+  std::vector<Interleaver::Program> programs() {
+    auto blocks = this->AtTheEdge(1);
+    return {this->Taking(0, 0), this->Freeing(1, 1, blocks[2]), this->Freeing(2, 2, blocks[3])};
+  }
+};
+
+// Two would like what a third has.
+template <class Traits>
+struct LentToOneOfTwo : Scene<Traits> {
+  std::vector<Interleaver::Program> programs() {
+    this->TakeAs(1, 2);
+    return {this->Taking(0, 0), this->Taking(1, 2)};
+  }
+};
+
+// Both are full, and each asks the other.
+template <class Traits>
+struct EachAsksTheOther : Scene<Traits> {
+  EachAsksTheOther() : Scene<Traits>(2) {}
+  std::vector<Interleaver::Program> programs() {
+    for (const size_t who : {0, 1}) this->TakeAs(who, this->kObjects);
+    return {this->Taking(0, 0), this->Taking(1, 1)};
+  }
+};
+
 TEST(HoardInterleave, FreeWhileASuperblockMovesOn) {
   ExpectSoundIn<FreeWhileItMovesOn<Modelled>>(Search::kSleepSets, 62);
 }
@@ -101,6 +137,19 @@ TEST(HoardInterleave, MovedBehindItsBack) {
   ExpectSoundIn<MovedBehindItsBack<Modelled>>(Search::kSleepSets, 18);
 }
 
+TEST(HoardInterleave, LentWhileItIsFreedInto) {
+  ExpectSoundIn<LentWhileItIsFreedInto<Borrowing>>(Search::kSleepSets, 7);
+}
+TEST(HoardInterleave, LentWhileTwoFreeIntoIt) {
+  ExpectSoundIn<LentWhileTwoFreeIntoIt<Borrowing>>(Search::kSleepSets, 96);
+}
+TEST(HoardInterleave, LentToOneOfTwo) {
+  ExpectSoundIn<LentToOneOfTwo<Borrowing>>(Search::kSleepSets, 13);
+}
+TEST(HoardInterleave, EachAsksTheOther) {
+  ExpectSoundIn<EachAsksTheOther<Borrowing>>(Search::kSleepSets, 84);
+}
+
 // Every schedule there is; and sleep sets leave out none that matters.
 TEST(HoardInterleave, FreeWhileASuperblockMoves) {
   EXPECT_EQ(ExpectSoundIn<FreeWhileItMoves<Modelled>>(Search::kSleepSets, 4).states,
@@ -115,6 +164,10 @@ TEST(HoardInterleaveDeathTest, FindsAFreeThatTrustsTheFirstOwner) {
   EXPECT_EXIT(SayWhatIsFound<FreeWhileItMoves<Unchecked>>(Search::kEverything),
               testing::ExitedWithCode(0), "found: a ");
   EXPECT_EXIT(SayWhatIsFound<FreeWhileItMoves<Unchecked>>(Search::kSleepSets),
+              testing::ExitedWithCode(0), "found: a ");
+}
+TEST(HoardInterleaveDeathTest, FindsAFreeThatTrustsTheLender) {
+  EXPECT_EXIT(SayWhatIsFound<LentWhileItIsFreedInto<UncheckedBorrowing>>(Search::kSleepSets),
               testing::ExitedWithCode(0), "found: a ");
 }
 TEST(HoardInterleaveDeathTest, FindsASearchThatTrustsWhatItSaw) {

@@ -76,6 +76,12 @@ struct BlindSync::Atomic<size_t> : ModelSync::Atomic<size_t> {
 struct Blind : Modelled {
   using Sync = BlindSync;
 };
+struct Borrowing : Modelled {
+  static constexpr size_t borrows_from = 1;
+};
+struct UncheckedBorrowing : Borrowing {
+  using Owner = FirstOwnerSeen;
+};
 struct Sparing : Modelled {
   static constexpr size_t spares = 1;
 };

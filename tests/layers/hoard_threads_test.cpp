@@ -32,6 +32,10 @@ struct Restless : HoardTraits<kUnit> {
 };
 const HoardOptions kRestless{.thresholds = {.empty_sixteenths = 1, .slack = 1}};
 
+struct RestlessBorrower : Restless {
+  static constexpr size_t borrows_from = 1;
+};
+
 template <class F>
 void OnThreads(F f) {
   std::vector<std::thread> threads;
@@ -79,6 +83,13 @@ TEST(HoardThreads, PassBlocksAround) {
   ExpectSound(heap);
 }
 
+TEST(HoardThreads, PassBlocksAroundAndBorrow) {
+  CountingSource<kUnit> source;
+  Stack<Hoard<RestlessBorrower>, Ref<CountingSource<kUnit>>> heap(kRestless, source);
+  PassAround(heap, 15'000);
+  ExpectSound(heap);
+}
+
 TEST(HoardThreads, PassBlocksAroundByCpu) {
   Stack<Hoard<>, AlignedMmap<65536>> heap;
   PassAround(heap, 15'000);
@@ -111,7 +122,7 @@ TEST(HoardThreads, RunModels) {
   ExpectSound(heap);
 }
 
-struct Buffered : Restless {};
+struct Buffered : RestlessBorrower {};
 using BufferedHeap = Stack<ThreadBuffers<>, Hoard<Buffered>, Ref<CountingSource<kUnit>>>;
 
 TEST(ThreadBuffers, PassBlocksAroundAndGoHomeWithTheirThreads) {

@@ -16,6 +16,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace strata::layers {
@@ -221,6 +222,10 @@ struct ModelSync {
     void lock() {
       Interleaver::At(this, true, &held_);
       held_ = true;
+    }
+    bool try_lock() {
+      Interleaver::At(this, true);
+      return !std::exchange(held_, true);
     }
     void unlock() {
       Interleaver::At(this, true);

@@ -63,12 +63,26 @@ struct alignas(128) HoardBin {
     used -= chain.count;
     groups.Moved(s);
   }
+  // The emptiest superblock, for another processor's heap; null if this one has less than half of
+  // one free, or its emptiest is not empty enough. One that is less than f empty must stay: without
+  // it the heap could come to be too empty.
+  Block* Lend(const HoardThresholds& t) {
+    Block* s = groups.Emptiest();
+    if (s == nullptr || 2 * (capacity - used) < s->capacity()) return nullptr;
+    const size_t empty = std::max(kLentSixteenths, t.empty_sixteenths);
+    if (16 * size_t{s->used()} > (16 - empty) * s->capacity()) return nullptr;
+    Remove(*s);
+    return s;
+  }
   // Whether the invariant is broken.
   bool TooEmpty(const HoardThresholds& t, size_t objects) const {
     static_assert(Block::kParts == 16);
     return used + std::max(t.slack * objects, t.slack_objects) < capacity &&
            16 * used < (16 - t.empty_sixteenths) * capacity;
   }
+
+  // A superblock that is fuller is not worth the cache lines that two processors come to share.
+  static constexpr uint32_t kLentSixteenths = 4;
 
   typename Sync::Lock lock;
   bool global = false;

@@ -17,12 +17,15 @@ namespace strata::layers {
 //    most in use at once. A free that is under way counts in the bin where it found its block. So
 //    at any moment the u of all processors' bins, counted so, are together at most U.
 // 2. A superblock on its way between a bin and a shard, back, or below counts in that bin, whose
-//    lock is held until it has arrived. So does a new one, from the moment in 4 on.
+//    lock is held until it has arrived. So does a new one, from the moment in 4 on. One that is
+//    lent counts in the borrower's bin as soon as it is on no list of the lender's.
 // 3. Counted so, every bin of a processor keeps a <= max(u / (1 - f), u + K n) at every moment, as
 //    hoard_bin.h has it: a free does not change the counts until it has ended; what it parts with
 //    until then is at least f empty, which keeps the inequality; and a bin that takes a superblock
-//    in is full, a = u, before, and K is at least 1. (Where slack_objects is more than K n, read it
-//    for K n.)
+//    in is full, a = u, before, and K is at least 1. Nor does lending break it, for either: one of
+//    n objects, s of them in use, leaves a bin with a - u objects free, of which n - s go. If a - u
+//    was at most K n, it still is; if it was at most f a, then a - u - (n - s) <= f (a - n), since
+//    n - s >= f n (Lend sees to that). (Where slack_objects is more than K n, read it for K n.)
 // 4. Memory of the class grows only when Take gave null. `puts` is the number of superblocks that
 //    ever arrived in a shard; by it SearchShards knows a moment at which there is no superblock of
 //    the class in any shard (none there is full: it was f empty when it came, and is only freed

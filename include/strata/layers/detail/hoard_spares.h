@@ -10,7 +10,9 @@
 
 namespace strata::layers {
 
-template <class Below, size_t kMost, size_t kHeaps, class Sync>
+// With kFew runs or more from below, it says when another would be more than there ever were; 0: it
+// does not count them.
+template <class Below, size_t kMost, size_t kHeaps, class Sync, size_t kFew = 0>
 class HoardSpares {
  public:
   constexpr HoardSpares() {}
@@ -30,14 +32,35 @@ class HoardSpares {
 
   // A run for processor `home`, from below if there is no spare; null: memory is out.
   void* Take(size_t home) {
-    void* spare = nullptr;
-    if constexpr (kMost > 0) {
-      spare = SearchShards(arrivals_, heaps_, home, [this](size_t at) { return TryOne(at); });
+    void* spare = TakeSpare(home);
+    return spare != nullptr ? spare : TakeNew();
+  }
+  // Null: there was a moment without any.
+  void* TakeSpare(size_t home) {
+    if constexpr (kMost == 0) return nullptr;
+    return SearchShards(arrivals_, heaps_, home, [this](size_t at) { return TryOne(at); });
+  }
+  void* TakeNew() {
+    void* run = below_->allocate(bytes_);
+    if constexpr (kFew > 0) {
+      if (run != nullptr) {
+        const size_t out = out_.fetch_add(1) + 1;
+        if (out > most_.load()) most_.store(out);
+      }
     }
-    return spare != nullptr ? spare : below_->allocate(bytes_);
+    return run;
   }
   void Put(void* run, size_t home) {
-    if (kMost == 0 || !Keep(shards_[home], run)) below_->deallocate(run, bytes_);
+    if (kMost != 0 && Keep(shards_[home], run)) return;
+    if constexpr (kFew > 0) out_.fetch_add(SIZE_MAX);  // one less
+    below_->deallocate(run, bytes_);
+  }
+  // While others take and put some, about.
+  bool at_most() const
+    requires(kFew > 0)
+  {
+    const size_t out = out_.load();
+    return out >= kFew && out >= most_.load();
   }
 
   size_t kept() const {
@@ -81,6 +104,8 @@ class HoardSpares {
   size_t bytes_ = 0;  // of a run
   Shard shards_[kHeaps];
   alignas(128) typename Sync::template Atomic<size_t> arrivals_{0};
+  typename Sync::template Atomic<size_t> out_{0};  // runs from below
+  typename Sync::template Atomic<size_t> most_{0};
 };
 
 }  // namespace strata::layers

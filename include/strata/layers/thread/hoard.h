@@ -10,6 +10,7 @@
 
 #include "strata/layers/detail/aligned_run.h"
 #include "strata/layers/detail/hoard_global.h"
+#include "strata/layers/detail/hoard_lenders.h"
 #include "strata/layers/detail/hoard_spares.h"
 #include "strata/layers/detail/misuse.h"
 #include "strata/layers/thread/index.h"
@@ -34,6 +35,9 @@ struct HoardTraits {
   static constexpr size_t kept = 8;
   // The same of runs that are one block of up to 5/4 of a superblock, for each length, in quarters.
   static constexpr size_t large_spares = 0;
+  // If so many superblocks are held, a heap borrows one that another does not fill before more are
+  // held than ever; 0: it never does. Below, memory is too little to share cache lines for it.
+  static constexpr size_t borrows_from = 0;
   static constexpr HoardThresholds thresholds{};  // unless HoardOptions say others
   using Classes = SuperblockClasses<kUnit>;
   using Which = CpuIndex;  // whose heap the caller uses
@@ -48,6 +52,7 @@ struct ProcessHoardTraits : HoardTraits<32768> {
   static constexpr size_t heaps = 32;  // CPUs beyond share them
   static constexpr size_t spares = 16;
   static constexpr size_t large_spares = 16;
+  static constexpr size_t borrows_from = 16;
   static constexpr HoardThresholds thresholds{
       .empty_sixteenths = 1, .slack = 2, .slack_objects = 16};
 };
@@ -65,7 +70,7 @@ struct ProcessHoardTraits : HoardTraits<32768> {
 //
 // A superblock's bin is chosen by the current CPU (Traits::Which), so a heap is a CPU's only as
 // long as the thread stays there; the lock keeps that harmless. Lock order: a processor's bin, a
-// shard, the spares, what is below.
+// shard, the spares, what is below; a second bin's lock is only tried.
 template <class Traits = HoardTraits<>>
 struct Hoard {
   template <Heap Below>
@@ -73,7 +78,7 @@ struct Hoard {
     static constexpr size_t kUnit = Traits::superblock;
     using Sync = typename Traits::Sync;
     using Global = HoardGlobal<kUnit, Traits::Classes::count, Traits::shards, Sync>;
-    using Spares = HoardSpares<Below, Traits::spares, Traits::heaps, Sync>;
+    using Spares = HoardSpares<Below, Traits::spares, Traits::heaps, Sync, Traits::borrows_from>;
     using Runs = HoardSpares<Below, Traits::large_spares, Traits::heaps, Sync>;
     using Run = AlignedRun<kUnit>;
     using Large = LargeRun<kUnit>;
@@ -241,12 +246,33 @@ struct Hoard {
     [[gnu::noinline]] Block* Refill(Bin& bin, size_t home, size_t c) {
       Block* s = global_.Take(c, home, &bin);
       if (s == nullptr) {
-        void* run = spares_.Take(home);
-        if (run == nullptr) return nullptr;
-        s = Block::Begin(run, c, Classes::size(c), &bin);
+        void* run = spares_.TakeSpare(home);
+        if constexpr (Traits::borrows_from > 0) {
+          lenders_.Note(home);
+          if (run == nullptr && spares_.at_most()) s = Borrow(bin, home, c);
+        }
+        if (s == nullptr) {
+          if (run == nullptr && (run = spares_.TakeNew()) == nullptr) return nullptr;
+          s = Block::Begin(run, c, Classes::size(c), &bin);
+        }
       }
       bin.Add(*s);
       return s;
+    }
+
+    // Another processor's superblock. Under the bin's lock, so no other bin's is waited for.
+    Block* Borrow(Bin& bin, size_t home, size_t c) {
+      return lenders_.Ask(home, heaps_, [&](size_t at) -> Block* {
+        Bin& other = bins_[at][c];
+        if (!other.lock.try_lock()) return nullptr;
+        Block* s = other.Lend(thresholds_);
+        if (s != nullptr) {
+          if (other.keeps_empty) DropKept(other, at);
+          s->set_owner(&bin);
+        }
+        other.lock.unlock();
+        return s;
+      });
     }
 
     // Under the bin's lock.
@@ -376,6 +402,7 @@ struct Hoard {
     KeptEmpty kept_[Traits::heaps];
     Global global_;
     Spares spares_;
+    HoardLenders<Traits::heaps, Sync> lenders_;
     Runs runs_[kRuns];
   };
 };

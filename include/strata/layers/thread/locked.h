@@ -22,6 +22,11 @@ class FutexLock {
     // acquire: pairs with the release in unlock().
     if (!state_.compare_exchange_strong(expected, held(), std::memory_order_acquire)) LockSlow();
   }
+  // False: it is held.
+  bool try_lock() {
+    uint32_t expected = kFree;
+    return state_.compare_exchange_strong(expected, held(), std::memory_order_acquire);
+  }
   void unlock() {
     // release: pairs with the acquire in lock() and LockSlow().
     uint32_t expected = held();
