@@ -41,18 +41,23 @@ class CallSitePredictor {
     return site.predicted.load(std::memory_order_relaxed);
   }
 
-  // Nothing is written that threads share, but for few: two that allocate at one site would wait
-  // for each other's line.
+  // Nothing is written that threads share, but for few objects and once a thread: two that allocate
+  // at one site would wait for each other's line.
   void Allocated(void* p, size_t bytes, uintptr_t call_site) {
     const uint64_t hash = Hash(bytes, call_site);
     Site& site = SiteOf(hash);
     const uint32_t hits = site.hits.load(std::memory_order_relaxed);
     if (STRATA_UNLIKELY(hits < kSampleAll)) return Hit(site, hits, 1, p, hash);
-    if (STRATA_LIKELY(UntilNext()-- != 0)) return;
-    const uint32_t step = hits < kWellKnown ? kSampleOneIn : kSampleFewer;
-    // Not at even steps, which a program may go in, too.
-    UntilNext() = Mix(hash + hits) >> 32 & (2 * step - 1);
-    Hit(site, hits, step, p, hash);
+    Pace& pace = ThisThreads();
+    if (STRATA_LIKELY(pace.left != 0)) {
+      --pace.left;
+      return;
+    }
+    if (!pace.EndsStep()) return;
+    // All sites have the same steps, so a well-known one leaves most of its out.
+    const bool well_known = hits >= kWellKnown;
+    if (well_known && pace.Draw(kSampleFewer / kSampleOneIn) != 0) return;
+    Hit(site, hits, well_known ? kSampleFewer : kSampleOneIn, p, hash);
   }
 
   void Freed(void* p) {
@@ -99,17 +104,46 @@ class CallSitePredictor {
     Rung counted = kRungs;  // as alive for so long; kRungs: not at all
   };
 
-  // Objects that the calling thread allocates until one is watched.
-  static uint32_t& UntilNext() {
-    static constinit thread_local uint32_t left = 0;
-    return left;
+  // The steps in which a thread goes from one object that may be watched to the next.
+  struct Pace {
+    uint32_t left = 0;    // objects that come before it
+    uint32_t random = 0;  // 0: the thread has not begun
+
+    // Evenly, of 0 to n - 1; n: a power of two.
+    uint32_t Draw(uint32_t n) {
+      random = random * 1664525 + 1013904223;
+      return static_cast<uint32_t>(Mix(random) >> 32) & (n - 1);
+    }
+    // Whether the object is the last of a step, and not just the thread's first. Steps are of no
+    // even length, which a program may go in, too.
+    STRATA_NOINLINE bool EndsStep() {
+      constexpr uint32_t kLongestStep = 2 * kSampleOneIn;
+      if (random == 0) {
+        // Each of many threads may allocate less than a step, so they begin anywhere within one.
+        // Their pointers don't tell them apart: threads that follow each other have the same.
+        static constinit std::atomic<uint32_t> begun{0};
+        random = begun.fetch_add(1, std::memory_order_relaxed) * 2 + 1;
+        const uint32_t one = Draw(kLongestStep), other = Draw(kLongestStep);
+        left = std::min(one, other);  // as from anywhere in a step to its end
+        if (left != 0) return --left, false;
+      }
+      left = Draw(kLongestStep);
+      return true;
+    }
+  };
+  static Pace& ThisThreads() {
+    static constinit thread_local Pace pace;
+    return pace;
   }
 
   // The object is watched, for so many. Hits of two threads may be counted as one; nothing depends
-  // on it.
+  // on it. Those of a site that lost its place since go to nobody.
   STRATA_NOINLINE void Hit(Site& site, uint32_t hits, uint32_t more, void* p, uint64_t hash) {
-    site.hits.store(hits + more, std::memory_order_relaxed);
-    if (hits / kRecheck != (hits + more) / kRecheck) Recheck(site);
+    if (site.tag.load(std::memory_order_relaxed) != TagOf(hash)) return;
+    if (site.hits.compare_exchange_strong(hits, hits + more, std::memory_order_relaxed) &&
+        hits / kRecheck != (hits + more) / kRecheck) {
+      Recheck(site);
+    }
     Watch(p, hash);
   }
 
