@@ -209,8 +209,7 @@ class alignas(64) PageShard {
     size_t start = o.page == nullptr ? 0 : RoundUp(o.bump, std::min(r.align, kBlocksPerPage));
     size_t opened = o.page != nullptr;
     if (r.align > kBlocksPerPage || start + r.blocks > (opened + o.left) * kBlocksPerPage) {
-      if (fresh == Fresh::kNone && spare_.empty()) return 0;
-      const HugeRun run = TakeRow(r, supply);
+      const HugeRun run = TakeRow(r, supply, fresh);
       if (run.empty()) return 0;
       if (o.page != nullptr) CloseOpen(o, supply, released);
       if (o.left > 0) released.Add(o.next, o.left);
@@ -221,7 +220,7 @@ class alignas(64) PageShard {
     return Lay(o, r, start, supply, released);
   }
 
-  HugeRun TakeRow(const BlockRequest& r, Supply& supply) STRATA_REQUIRES(lock_) {
+  HugeRun TakeRow(const BlockRequest& r, Supply& supply, Fresh fresh) STRATA_REQUIRES(lock_) {
     const size_t least = (r.blocks + kBlocksPerPage - 1) / kBlocksPerPage;
     const size_t wanted = r.blocks > kRunOver ? std::max(least, kPagesInRow) : 1;
     const size_t align = r.align << kBlockShift;
@@ -229,6 +228,7 @@ class alignas(64) PageShard {
       stats_.spare_pages = 0;
       return std::exchange(spare_, {});
     }
+    if (fresh == Fresh::kNone) return {};
     const HugeRun run = supply.Take(wanted, align);
     return run.empty() && wanted > least ? supply.Take(least, align) : run;
   }

@@ -292,6 +292,23 @@ TEST_F(SparePages, AShardOfSeveralKeepsOneEmptyPage) {
   Free(again);
 }
 
+// A spare page of its own doesn't make a shard fetch pages where another has room.
+TEST_F(SparePages, NoPageIsFetchedForARowBesideASpareOne) {
+  Meet();
+  std::vector<void*> objects;
+  for (int i = 0; i < 8; ++i) objects.push_back(Take(100 * kBlockSize, kS1));
+  for (size_t i = 0; i < objects.size(); i += 2) Free(objects[i]);
+  test::FakeCpu::mine = 1;
+  Free(Take(kHugePageSize, kS1));
+  ASSERT_EQ(heap.Stats().spare_pages, 1u);
+  const size_t before = source.pages();
+  Take(40 * kBlockSize, kMs10);
+  EXPECT_EQ(source.pages(), before);
+  EXPECT_EQ(heap.Stats().recycled_blocks, 40u);
+  EXPECT_EQ(heap.Stats().spare_pages, 1u);
+  test::FakeCpu::mine = 0;
+}
+
 using PageStatesDeathTest = PageStates;
 
 TEST_F(PageStatesDeathTest, FindsMisuse) {
