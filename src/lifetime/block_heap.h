@@ -96,9 +96,10 @@ class BlockHeap {
     home = ShardFor(home);
     NoteUsed(home);
     ExpireAll(supply_.NowNs());
-    uintptr_t p = shards_[home].TakeRecycled(r);
-    if (p == 0) p = shards_[home].TakeOpen(r, supply_, Fresh::kNone);
     const size_t used = used_.load(std::memory_order_relaxed);
+    uintptr_t p = shards_[home].TakeRecycled(r);
+    if (p == 0) p = shards_[home].TakeOpen(r, supply_, used > 1 ? Fresh::kNone : Fresh::kAsNeeded);
+    if (p != 0 || used == 1) return p;
     for (size_t i = 0; p == 0 && i < used; ++i) {
       if (i != home) p = shards_[i].TryTakeRecycled(r);
     }

@@ -158,7 +158,7 @@ class alignas(64) PageShard {
 
   void AcquireAndCount() STRATA_ACQUIRE(lock_) {
     if (lock_.TryAcquire()) return;
-    meetings_.fetch_add(1, std::memory_order_relaxed);
+    if (!WasMetAt()) meetings_.fetch_add(1, std::memory_order_relaxed);
     lock_.Acquire();
   }
 

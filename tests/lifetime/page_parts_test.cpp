@@ -2,8 +2,13 @@
 // among active pages, and the directory.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <cstring>
 #include <memory>
 #include <random>
+#include <thread>
+#include <vector>
 
 #include "fake_outside.h"
 
@@ -164,6 +169,37 @@ TEST(Ladder, HasTenTimesEachStep) {
   EXPECT_EQ(RungOf(LifetimeClass::kUnder10Ms), 0);
   EXPECT_EQ(RungOf(LifetimeClass::kUnder1000S), 5);
   EXPECT_EQ(RungOf(LifetimeClass::kLong), RungOf(LifetimeClass::kForever));
+}
+
+// All threads read the count, so it is written no more once it says enough.
+TEST(PageShard, CountsMeetingsUntilTheyAreEnough) {
+  using Supply = HugePageSupply<test::FakeSource, test::FakeClock>;
+  test::FakeMetadata metadata;
+  test::FakeSource source;
+  Supply supply(source, test::FakeMetadata::Map);
+  using Shard = PageShard<Supply, SparePage::kNone>;
+  auto shard = std::make_unique<Shard>();
+  const BlockRequest one{1, 1, 3, BlockUse::kObject};
+  const uintptr_t page = shard->TakeOpen(one, supply, Fresh::kAsNeeded);
+  for (size_t i = 1; i < kBlocksPerPage; ++i) shard->TakeOpen(one, supply, Fresh::kAsNeeded);
+  ASSERT_TRUE(shard->FreeObject(supply.PageOf(page), page + kBlockSize, supply));
+  const auto meet = [&] {
+    std::atomic<bool> held{false};
+    std::thread other([&] {
+      LockHolder hold(shard->lock());
+      held = true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    });
+    while (!held) std::this_thread::yield();
+    // The free block isn't at a multiple of two, so nothing else changes.
+    EXPECT_EQ(shard->TakeRecycled({1, 2, 0, BlockUse::kObject}), 0u);
+    other.join();
+  };
+  while (!shard->WasMetAt()) meet();
+  std::vector<unsigned char> before(sizeof(Shard));
+  memcpy(before.data(), static_cast<void*>(shard.get()), sizeof(Shard));
+  for (int i = 0; i < 3; ++i) meet();
+  EXPECT_EQ(memcmp(before.data(), static_cast<void*>(shard.get()), sizeof(Shard)), 0);
 }
 
 }  // namespace
