@@ -1,10 +1,10 @@
 // The global allocator of LLAMA: shards of huge pages, and the order in which a request looks at
-// them. Its own shard's longer pages and open page come first, then longer pages of the other
-// shards that were ever used, where they have a page's worth of free blocks, and a fresh page only
-// then, so that what one CPU leaves free another finds, and CPUs do not meet over little. With one
-// shard this is the paper's allocator; and each has an open page for each rung, so all threads use
-// the first one until they have met at its lock a few times. Deadlines are looked at here, by
-// whoever comes for blocks, so no thread is needed for them.
+// them. Its own shard's longer pages, open page and spare one come first, then longer pages of the
+// other shards that were ever used, where those have a page's worth of free blocks together, and a
+// fresh page only then, so that what one CPU leaves free another finds, and CPUs do not meet over
+// little. With one shard this is the paper's allocator; and each has an open page for each rung, so
+// all threads use the first one until they have met at its lock a few times. Deadlines are looked
+// at here, by whoever comes for blocks, so no thread is needed for them.
 // Maas et al., CACM 67(4), 2024, section 3; what replaces its lock is ours. Sits in lifetime.
 #pragma once
 
@@ -100,10 +100,22 @@ class BlockHeap {
     uintptr_t p = shards_[home].TakeRecycled(r);
     if (p == 0) p = shards_[home].TakeOpen(r, supply_, used > 1 ? Fresh::kNone : Fresh::kAsNeeded);
     if (p != 0 || used == 1) return p;
-    for (size_t i = 0; p == 0 && i < used; ++i) {
+    p = TakeOfOthers(r, home, used);
+    return p != 0 ? p : shards_[home].TakeOpen(r, supply_, Fresh::kAsNeeded);
+  }
+  // Only where their free blocks add up to the page that would else be fetched. So beside one that
+  // is fetched lie less than 2 MiB of them, however many shards there are; but for runs that are
+  // too short, and shards in use just then.
+  uintptr_t TakeOfOthers(const BlockRequest& r, size_t home, size_t used) {
+    size_t gaps = 0;
+    for (size_t i = 0; i < used; ++i) {
+      if (i != home) gaps += shards_[i].GapsAbove(r.rung);
+    }
+    uintptr_t p = 0;
+    for (size_t i = 0; p == 0 && gaps >= kBlocksPerPage && i < used; ++i) {
       if (i != home) p = shards_[i].TryTakeRecycled(r);
     }
-    return p != 0 ? p : shards_[home].TakeOpen(r, supply_, Fresh::kAsNeeded);
+    return p;
   }
 
   size_t ShardFor(size_t home) const { return shards_[0].WasMetAt() ? home % kShards : 0; }

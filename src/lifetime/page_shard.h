@@ -47,13 +47,15 @@ class alignas(64) PageShard {
     lock_.Release();
     return p;
   }
-  // The same of somebody else's shard: not worth a wait, nor a meeting for less than a page.
+  // The same of somebody else's shard: not worth a wait.
   uintptr_t TryTakeRecycled(const BlockRequest& r) STRATA_EXCLUDES(lock_) {
-    if (active_.GapsAbove(r.rung) < kBlocksPerPage || !MayHave(r) || !lock_.TryAcquire()) return 0;
+    if (!MayHave(r) || !lock_.TryAcquire()) return 0;
     const uintptr_t p = TakeRecycledHolding(r);
     lock_.Release();
     return p;
   }
+
+  size_t GapsAbove(Rung rung) const { return active_.GapsAbove(rung); }
 
   // The next blocks of the open page of the rung. An object that is larger than the rest of it goes
   // on on the pages behind. 0: out of memory, or what is here is too little.

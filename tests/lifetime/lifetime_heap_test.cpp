@@ -171,6 +171,26 @@ TEST_F(SmallObjects, ShardsDoNotMeetOverLittle) {
   EXPECT_EQ(SpanOf(Take(128, kMs10)), empty) << "its own shard uses it";
 }
 
+// Each may keep little, but all together less than the page that they would spare.
+TEST_F(SmallObjects, WhatOtherShardsKeepAddsUp) {
+  Meet();
+  std::vector<void*> first, second;
+  for (size_t i = 0; i < kBlocksPerPage; ++i) first.push_back(Take(kBlockSize, kS1));
+  test::FakeCpu::mine = 2;
+  for (size_t i = 0; i < kBlocksPerPage; ++i) second.push_back(Take(kBlockSize, kS1));
+  for (size_t i = 0; i < kBlocksPerPage / 2; ++i) Free(first[i]);
+  for (size_t i = 1; i < kBlocksPerPage / 2; ++i) Free(second[i]);
+  test::FakeCpu::mine = 1;
+  const size_t pages = source.pages();
+  Take(kBlockSize, kMs10);
+  EXPECT_EQ(source.pages(), pages + 1) << "there are 255 blocks";
+  Free(second[0]);
+  const uintptr_t there = PageOf(Take(kBlockSize, LifetimeClass::kUnder100Ms));
+  EXPECT_TRUE(there == PageOf(first[0]) || there == PageOf(second[0])) << "there are 256";
+  EXPECT_EQ(source.pages(), pages + 1);
+  test::FakeCpu::mine = 0;
+}
+
 // A span goes back to the shard it came from, whoever frees.
 TEST_F(SmallObjects, FreesGoHome) {
   Meet();
