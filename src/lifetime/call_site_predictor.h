@@ -48,16 +48,7 @@ class CallSitePredictor {
     Site& site = SiteOf(hash);
     const uint32_t hits = site.hits.load(std::memory_order_relaxed);
     if (STRATA_UNLIKELY(hits < kSampleAll)) return Hit(site, hits, 1, p, hash);
-    Pace& pace = ThisThreads();
-    if (STRATA_LIKELY(pace.left != 0)) {
-      --pace.left;
-      return;
-    }
-    if (!pace.EndsStep()) return;
-    // All sites have the same steps, so a well-known one leaves most of its out.
-    const bool well_known = hits >= kWellKnown;
-    if (well_known && pace.Draw(kSampleFewer / kSampleOneIn) != 0) return;
-    Hit(site, hits, well_known ? kSampleFewer : kSampleOneIn, p, hash);
+    if (STRATA_UNLIKELY(ThisThreads().left-- == 0)) HitAtStep(site, hits, p, hash);
   }
 
   void Freed(void* p) {
@@ -116,7 +107,7 @@ class CallSitePredictor {
     }
     // Whether the object is the last of a step, and not just the thread's first. Steps are of no
     // even length, which a program may go in, too.
-    STRATA_NOINLINE bool EndsStep() {
+    bool EndsStep() {
       constexpr uint32_t kLongestStep = 2 * kSampleOneIn;
       if (random == 0) {
         // Each of many threads may allocate less than a step, so they begin anywhere within one.
@@ -136,6 +127,14 @@ class CallSitePredictor {
     return pace;
   }
 
+  STRATA_NOINLINE void HitAtStep(Site& site, uint32_t hits, void* p, uint64_t hash) {
+    Pace& pace = ThisThreads();
+    if (!pace.EndsStep()) return;
+    // All sites have the same steps, so a well-known one leaves most of its out.
+    const bool well_known = hits >= kWellKnown;
+    if (well_known && pace.Draw(kSampleFewer / kSampleOneIn) != 0) return;
+    Hit(site, hits, well_known ? kSampleFewer : kSampleOneIn, p, hash);
+  }
   // The object is watched, for so many. Hits of two threads may be counted as one; nothing depends
   // on it. Those of a site that lost its place since go to nobody.
   STRATA_NOINLINE void Hit(Site& site, uint32_t hits, uint32_t more, void* p, uint64_t hash) {
