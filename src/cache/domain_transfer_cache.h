@@ -41,17 +41,19 @@ class DomainTransferCache {
     arena_ = arena;
   }
 
-  // Once, from the thread that ticks: reading it is nothing to do at a program's start.
-  void SetTopology(const CacheTopology& topology) {
+  // From the thread that ticks: reading it is nothing to do at a program's start. False: there is
+  // no memory now, and it does without. Once it was true, not again.
+  bool SetTopology(const CacheTopology& topology) {
     PerDomain* domains = nullptr;
     if (topology.domains > 1) {
       void* memory = arena_->Allocate(sizeof(PerDomain), alignof(PerDomain));
-      if (memory == nullptr) return;  // does without
+      if (memory == nullptr) return false;
       domains = ::new (memory) PerDomain();
       domains->topology = topology;
     }
     // release: pairs with the acquire in All(), so that the topology is seen whole.
     domains_.store(domains, std::memory_order_release);
+    return true;
   }
 
   size_t Take(SizeClass c, void** out, size_t n) {

@@ -41,6 +41,7 @@ std::atomic<uint64_t> g_not_before_ns{0};  // no thread starts; after one ended
 std::atomic<uint64_t> g_forked_ns{0};      // 0: the process was not forked by another that had this
 std::atomic<uint64_t> g_next_round_ns{0};  // by the program's calls
 std::atomic<bool> g_in_round{false};       // the same
+bool g_topology_set = false;               // within a round
 std::atomic<uint64_t> g_ticks{0};
 std::atomic<uint64_t> g_released{0};
 
@@ -94,8 +95,8 @@ RebuildTime RebuildTimeFor(uint64_t used_ns) {
 void Round() {
   Runtime& r = TheRuntime();
   g_cpu.BeginRound();
-  if (g_ticks.load(std::memory_order_relaxed) == 0 && MayOpenFiles())
-    r.front().transfer.SetTopology(TopologyOf(r.options.cache_domains));
+  if (!g_topology_set && MayOpenFiles())
+    g_topology_set = r.front().transfer.SetTopology(TopologyOf(r.options.cache_domains));
   r.front().Tick(kIdleDrainTicks);
   const CpuUse use = g_cpu.Look();
   r.heap.page_heap().SetRebuildTime(RebuildTimeFor(g_cpu.used_ns()));

@@ -36,7 +36,7 @@ class DomainTransferCacheTest : public testing::Test {
     FakeWhere::cpu = 0;
     shared_.Init(&central_, &memory_.arena());
     cache_.Init(&shared_, &memory_.arena());
-    cache_.SetTopology(topology);
+    EXPECT_TRUE(cache_.SetTopology(topology));
   }
   std::vector<void*> Take(size_t cpu, size_t n) {
     FakeWhere::cpu = cpu;
@@ -253,6 +253,22 @@ struct CountingCentral {
   }
   void Give(SizeClass, void* const*, size_t n) { back += n; }
 };
+
+// As when a program is short of memory in its first second.
+TEST(DomainTransferCacheMemory, ATopologyIsTakenLaterWhereThereWasNone) {
+  TestArena memory;
+  CountingCentral central;
+  TransferCache<CountingCentral> shared;
+  shared.Init(&central, &memory.arena());
+  DomainTransferCache<TransferCache<CountingCentral>, FakeWhere> cache;
+  cache.Init(&shared, &memory.arena());
+  memory.fail = true;
+  EXPECT_FALSE(cache.SetTopology(TwoDomains()));
+  EXPECT_EQ(cache.domains(), 0u);
+  memory.fail = false;
+  EXPECT_TRUE(cache.SetTopology(TwoDomains()));
+  EXPECT_EQ(cache.domains(), 2u);
+}
 
 TEST(DomainTransferCacheThreads, NothingIsLostOrDoubled) {
   using Shared = TransferCache<CountingCentral>;
