@@ -141,30 +141,30 @@ class PageHeap {
   InUseRelease ReleaseInUse(NativeRange* ranges, size_t n, Program program)
       STRATA_EXCLUDES(tiers_.lock) {
     LockHolder hold(tiers_.lock);
-    return upkeep_.releaser().ReleaseInUse(tiers_, ranges, n, program);
+    return upkeep_.releaser(tiers_).ReleaseInUse(tiers_, ranges, n, program);
   }
 
   // Before that, so that it knows what breaking a hugepage frees in all: what a look at the spans
   // finds idle. BeginSurvey forgets what the last one found.
   void BeginSurvey() STRATA_EXCLUDES(tiers_.lock) {
     LockHolder hold(tiers_.lock);
-    upkeep_.releaser().BeginSurvey();
+    upkeep_.releaser(tiers_).BeginSurvey();
   }
   void NoteIdle(const NativePages* spans, size_t n) STRATA_EXCLUDES(tiers_.lock) {
     LockHolder hold(tiers_.lock);
-    upkeep_.releaser().NoteIdle(tiers_, spans, n);
+    upkeep_.releaser(tiers_).NoteIdle(tiers_, spans, n);
   }
   // When it falls, a survey may find more to give back though nothing changed.
   size_t LeastGainNow(Program program) const STRATA_EXCLUDES(tiers_.lock) {
     LockHolder hold(tiers_.lock);
-    return upkeep_.releaser().LeastGainNow(program);
+    return upkeep_.releaser(tiers_).LeastGainNow(program);
   }
 
   // Pages that will be touched; of those given back so, that ends it. The others don't matter. May
   // look at the soft limit: not with a lock held.
   void NoteReused(const NativePages* spans, size_t n) STRATA_EXCLUDES(tiers_.lock) {
     LockHolder hold(tiers_.lock);
-    const size_t reused = upkeep_.releaser().NoteReused(tiers_, spans, n);
+    const size_t reused = upkeep_.releaser(tiers_).NoteReused(tiers_, spans, n);
     if (reused != 0) NoteGrowth(PagesCeil(reused * kNativePageSize));
   }
 
@@ -193,7 +193,7 @@ class PageHeap {
   // How long a tick may rebuild hugepages: a part of what the program itself computes.
   void SetRebuildTime(RebuildTime time) STRATA_EXCLUDES(tiers_.lock) {
     LockHolder hold(tiers_.lock);
-    upkeep_.SetRebuildTime(time);
+    upkeep_.SetRebuildTime(tiers_, time);
   }
 
   // Tick is not called any more, so nothing is rebuilt: hugepages begin whole from now on.
@@ -297,7 +297,7 @@ class PageHeap {
   void LookAtSoftLimit(Pages untouched) STRATA_REQUIRES(tiers_.lock);
 
   void NoteUse() STRATA_REQUIRES(tiers_.lock) {
-    upkeep_.NoteUse(tiers_.used);
+    upkeep_.NoteUse(tiers_);
     used_lately_.store(tiers_.used.raw(), std::memory_order_relaxed);
   }
   void NoteGrowth(Pages untouched) STRATA_REQUIRES(tiers_.lock) {
@@ -409,9 +409,9 @@ PageHeapStats PageHeap<Kernel>::Stats() const {
   PageHeapStats s = ReportTiers(tiers_);
   s.soft_hits = soft_limit_.hits();
   s.hard_failures = hard_limit_.failures();
-  s.demand = BytesOf(upkeep_.last_demand());
-  s.released_total = upkeep_.releaser().released_total();
-  s.collapsed_total = upkeep_.collapsed_total();
+  s.demand = BytesOf(upkeep_.last_demand(tiers_));
+  s.released_total = upkeep_.releaser(tiers_).released_total();
+  s.collapsed_total = upkeep_.collapsed_total(tiers_);
   s.first_touch_ns = tiers_.cold.mean_ns();
   s.cold_frames = tiers_.cold.likely(Seconds(tiers_.CoarseNow()));
   s.thin_use = tiers_.thin_use.likely();

@@ -38,11 +38,14 @@ class Upkeep {
   Upkeep(const Upkeep&) = delete;
   Upkeep& operator=(const Upkeep&) = delete;
 
-  void NoteUse(Pages used) { demand_.Record(used.raw()); }
+  // Of t.used, which has changed.
+  void NoteUse(Tiers& t) STRATA_REQUIRES(t.lock) { demand_.Record(t.used.raw()); }
 
   // Once a second; see PageHeap. What it returns was given back.
   Pages Tick(Tiers& t, CallRate calls, Program program) STRATA_REQUIRES(t.lock);
-  void SetRebuildTime(RebuildTime time) { rebuild_time_ = time; }
+  void SetRebuildTime([[maybe_unused]] Tiers& t, RebuildTime time) STRATA_REQUIRES(t.lock) {
+    rebuild_time_ = time;
+  }
 
   bool GrowsFast(Tiers& t) STRATA_REQUIRES(t.lock) {
     return releases_ && populator_.IsGrowthFast(t);
@@ -68,12 +71,20 @@ class Upkeep {
     releaser_.Recover(t);
   }
 
-  Releaser<Kernel>& releaser() { return releaser_; }
-  const Releaser<Kernel>& releaser() const { return releaser_; }
-  bool releases() const { return releases_; }
-  Pages last_demand() const { return last_demand_; }
-  size_t collapsed_total() const { return collapser_.collapsed_total(); }
-  // Needs no lock.
+  // Not for longer than the lock is held.
+  Releaser<Kernel>& releaser([[maybe_unused]] const Tiers& t) STRATA_REQUIRES(t.lock) {
+    return releaser_;
+  }
+  const Releaser<Kernel>& releaser([[maybe_unused]] const Tiers& t) const STRATA_REQUIRES(t.lock) {
+    return releaser_;
+  }
+  Pages last_demand([[maybe_unused]] const Tiers& t) const STRATA_REQUIRES(t.lock) {
+    return last_demand_;
+  }
+  size_t collapsed_total([[maybe_unused]] const Tiers& t) const STRATA_REQUIRES(t.lock) {
+    return collapser_.collapsed_total();
+  }
+  bool releases() const { return releases_; }  // needs no lock, nor does the next
   uint32_t rebuilt_in_use() const { return collapser_.rebuilt_in_use(); }
 
  private:

@@ -13,7 +13,7 @@ struct UpkeepTest : test::TestTiers {
   // A second in which so many pages are in use.
   Pages Second(Upkeep<FakeKernel>& u, Program program) STRATA_REQUIRES(t.lock) {
     kernel.Advance(1000);
-    u.NoteUse(t.used);
+    u.NoteUse(t);
     return u.Tick(t, program == Program::kRests ? CallRate::kIdle : CallRate::kBusy, program);
   }
 
@@ -28,7 +28,7 @@ TEST_F(UpkeepTest, AWorkingProgramKeepsItsPeakAndItsHeadroom) {
   AddToCache(7);
   EXPECT_EQ(Second(upkeep, Program::kWorks), PagesOf(HugePages(3))) << "four are headroom";
   EXPECT_EQ(t.cache.size(), HugePages(4));
-  EXPECT_EQ(upkeep.last_demand(), Pages(256));
+  EXPECT_EQ(upkeep.last_demand(t), Pages(256));
 }
 
 TEST_F(UpkeepTest, OneAtRestKeepsWhatItUses) {
@@ -48,7 +48,7 @@ TEST_F(UpkeepTest, WithoutReleaseATickOnlyKnowsTheDemand) {
   AddToCache(7);
   for (int s = 0; s < 10; ++s) EXPECT_EQ(Second(keeps, Program::kRests), Pages(0));
   EXPECT_EQ(t.cache.size(), HugePages(7));
-  EXPECT_EQ(keeps.last_demand(), Pages(256));
+  EXPECT_EQ(keeps.last_demand(t), Pages(256));
   EXPECT_FALSE(keeps.GrowsFast(t));
 }
 
