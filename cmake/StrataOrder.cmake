@@ -1,13 +1,14 @@
 # Where things lie in libstrata.so. The kernel maps file pages by windows of 64 KiB around each one
 # that is touched, but none beyond its segment. So what most small programs run, what idle workers
 # of servers run, too, what these alone run, what they run as they serve, what some small programs
-# run, and the rest are segments of their own, each from the start of a window on (scripts/start_up_order.py makes the list). What lies outside of our sections
-# runs at start or exit. Dynamic linkers before glibc 2.35, and musl's, begin in the middle of a
-# window: that costs another. Constants lie beside what the loader looks names up in, but for most
-# strings and for what is rarely used: that stays behind the code, with the unwind tables, of which
-# most programs have nothing in memory. Relocations are apart, as no fork reads them. Large variables
-# lie behind all others (STRATA_LARGE), first the one whose beginning is in use. GNU ld and lld take
-# the script in addition to their own; lld makes one segment of all code.
+# run, and the rest are segments of their own, each from the start of a window on
+# (scripts/start_up_order.py makes the list). What lies outside of our sections runs at start or
+# exit. Dynamic linkers before glibc 2.35, and musl's, begin in the middle of a window: that costs
+# another. Constants lie beside what the loader looks names up in, but for most strings and for what
+# is rarely used: that stays behind the code, with the unwind tables, of which most programs have
+# nothing in memory. Relocations are apart, as no fork reads them. Large variables lie behind all
+# others (STRATA_LARGE), first the one whose beginning is in use. GNU ld and lld take the script in
+# addition to their own; lld makes one segment of all code.
 set(STRATA_READ_AT_START /src/os/* /deep_bind /malloc/library_thread /malloc/runtime
   /malloc/stand_down /malloc/watched_calls /unwind/loaded_code)
 function(strata_order_start_up target list)

@@ -13,6 +13,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 LIB = Path(os.environ.get("STRATA_LIB", HERE.parent.parent / "build/lib/libstrata.so"))
 GOLDEN = HERE / "exports.txt"
+ELF_CODE = HERE.parent.parent / "src/profile/unwind/elf_code.h"
 TLS_LIMIT = 64  # design rule: every dlopen of the library takes this from glibc's spare static TLS
 
 
@@ -109,3 +110,12 @@ def test_tls_is_small_and_static() -> None:
     segments = re.findall(r"^\s*TLS\s+\S+ \S+ \S+ \S+ (\S+)", tool("readelf", "-lW"), re.MULTILINE)
     assert len(segments) <= 1
     assert sum(int(size, 16) for size in segments) <= TLS_LIMIT
+
+
+def test_stacks_reach_all_of_its_code() -> None:
+    """The unwinder leaves out the executable segments of a file beyond so many."""
+    most = re.search(r"kMaxRanges = (\d+);", ELF_CODE.read_text())
+    assert most is not None
+    loaded = [line for line in tool("readelf", "-lW").splitlines() if line.split()[:1] == ["LOAD"]]
+    executable = [line for line in loaded if "E" in line.split()[6:-1]]
+    assert 0 < len(executable) <= int(most[1])
