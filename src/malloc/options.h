@@ -97,10 +97,10 @@ bool ParseSoftLimit(const char* text, SoftLimitSetting& out);
 // The cache domains that the option's text stands for.
 CacheTopology TopologyOf(const char* cache_domains);
 
-// Reads the variables of `environment` (null-terminated, may be null); their texts go to `texts`,
-// which must be zero. With rights beyond its caller's, nothing that writes a file, lets the caller
-// reach in, makes allocations fail or slow, or goes on after a corruption is honoured, and there is
-// no control socket.
+// Reads the variables of `environment` (null-terminated, may be null); their texts go to `texts`.
+// With rights beyond its caller's, nothing that writes a file, lets the caller reach in, makes
+// allocations fail or slow, or goes on after a corruption is honoured, and there is no control
+// socket.
 Options ReadOptions(char* const* environment, Rights rights, OptionTexts& texts);
 
 }  // namespace strata

@@ -44,8 +44,8 @@ struct HotDomains {
 };
 extern constinit HotDomains g_hot_domains;
 
-// Null with errno: ENOMEM.
 enum class CollectedBy : bool { kCaller, kThread };
+// Null with errno: ENOMEM.
 strata_hot_domain* MakeHotDomain(const CollectorOptions& options, CollectedBy who,
                                  std::optional<CheckBounds> checks);
 // How many objects are in it, and the place of one; with none, the domain has ended. Nothing: it

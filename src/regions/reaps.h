@@ -119,9 +119,9 @@ void* AllocateInReap(strata_reap* reap, size_t size, size_t align);
 // The same for a thread in the scope, which holds the scope's record. Says if that has ended.
 void* AllocateInScopesReap(strata_reap* reap, strata_scope* scope, size_t size, size_t align,
                            bool* ended);
+enum class Resizing : bool { kInPlace, kMayMove };
 // Where the block is then: where it was, or if it may move, wherever the process heap takes its
 // pages. Null, and nothing has changed: it takes a copy.
-enum class Resizing : bool { kInPlace, kMayMove };
 void* ResizeInReap(strata_reap* reap, void* p, size_t size, Resizing how);
 void* MoveInReap(strata_reap* reap, void* p, size_t size);
 void FreeInReap(strata_reap* reap, void* p);

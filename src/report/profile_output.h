@@ -23,11 +23,11 @@ void ForgetProfileWriterInChild();
 // Whether this thread, in a signal handler, was about to write one.
 bool WritesProfile();
 
-// The background thread's side. It never lets the signal be delivered to itself, so no handler of
-// the program can run in it; it reads what the handler sent to it from a descriptor instead.
 // Whose descriptors those of the calling thread are.
 enum class DescriptorTable : bool { kProgram, kOwn };
 
+// The background thread's side. It never lets the signal be delivered to itself, so no handler of
+// the program can run in it; it reads what the handler sent to it from a descriptor instead.
 class ProfileSignal {
  public:
   // In the program's table it has no descriptor, and the signal is noticed at the next tick.

@@ -257,7 +257,6 @@ TEST(TransferCacheThreads, WhoWaitedForTheLockLooksAgain) {
   EXPECT_EQ(taken, 2u);
 }
 
-// What lies free moves in batches longer than what is taken off spans at once.
 TEST(TransferCacheThreads, WhoGiveAtOnceMakeOneStack) {
   TestArena memory;
   LockedCentral central(10'000);
@@ -286,6 +285,7 @@ TEST(TransferCacheThreads, WhoGiveAtOnceMakeOneStack) {
   EXPECT_EQ(locks.size(), 2u);
 }
 
+// What lies free moves in batches longer than what is taken off spans at once.
 TEST_F(TransferCacheTest, NoMoreIsCarvedAtOnceThanTheClassWants) {
   const auto c = static_cast<SizeClass>(kNumClasses - 1);
   ASSERT_LT(InfoOf(c).carved, InfoOf(c).batch);
