@@ -81,12 +81,19 @@ def git(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 TREE = re.compile(r"\b(?:tree|commit)(?: \|)? ([0-9a-f]{7,40})\b")
+# a bare name of a commit, too: a word of digits and of a to f, with some of each
+BARE = re.compile(r"\b(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{7,40}\b")
 
 
 def test_pages_name_trees_of_this_history() -> None:
     if git("rev-parse", "--is-shallow-repository").stdout.strip() != "false":
         pytest.skip("no history here")
-    named = {(page.name, tree) for page in PAGES for tree in TREE.findall(page.read_text())}
+    named = {
+        (page.name, tree)
+        for page in PAGES
+        for kind in (TREE, BARE)
+        for tree in kind.findall(page.read_text())
+    }
     assert len(named) > 10
     strange = {
         at for at in named if git("merge-base", "--is-ancestor", at[1], "HEAD").returncode != 0
