@@ -216,11 +216,11 @@ BAD_COLUMNS: dict[str, tuple[pl.Expr, str]] = {
     "bytes": (pl.when(pl.int_range(pl.len()) == 4).then(-1).otherwise(8), "row 5: bytes below 1"),
     "other split": (pl.lit("x").alias("split"), "row 1: a split that is none of train, test"),
     "weight": (pl.lit(float("nan")), "row 1: a weight that is no number above 0"),
+    "huge weight": (pl.lit(1e39).alias("weight"), "row 1: a weight that is no number above 0"),
     "objects": (pl.lit(-1.0), "row 1: objects that are no number above 0"),
-    "class_3": (pl.lit(-1.0), "row 1: counts that are no numbers above 0"),
-    "class_1": (pl.lit(0.0), "row 2: counts that are no numbers above 0"),
+    "class_3": (pl.lit(-1.0), "row 1: counts below 0, or all 0"),
+    "class_1": (pl.lit(0.0), "row 2: counts below 0, or all 0"),
     "class_8": (pl.lit("x"), "not a data set of this version"),
-    "class_1 and 4": (pl.lit(1.7e308).alias("class_4"), "row 3: counts below 0, or all 0"),
     "huge": (pl.lit(2**63, pl.UInt64).alias("bytes"), "a number is beyond what a column can hold"),
 }
 
@@ -234,6 +234,14 @@ def test_what_no_data_set_has_is_named(tmp_path: Path, name: str) -> None:
     with pytest.raises(StrataError) as refused:
         table.read(path)
     assert str(refused.value).startswith(f"{path}: {why}")
+
+
+def test_counts_whose_sum_no_number_can_hold_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "data.parquet"
+    huge = pl.lit(1e308)
+    pl.DataFrame(rows(0)).with_columns(class_1=huge, class_2=huge).write_parquet(path)
+    with pytest.raises(StrataError, match=r"row 1: counts below 0, or all 0, or not below 1e\+30"):
+        table.read(path)
 
 
 def test_where_nothing_can_be_written_nothing_is_trained(tmp_path: Path) -> None:
