@@ -58,9 +58,9 @@ and tests on the new one, both with -O2; of our own programs the old one is that
 uses.
 
 `by table` is the share of bytes whose stack and size had the same class in the recording that the \
-model is trained on; what is new, no table knows. `best of any` is the share of the bytes of \
-{runs} recordings of the build that one class for each stack and size, chosen with hindsight, gets \
-right; of a single pair of runs a model can be right more often.
+model is trained on; what is new, no table knows. `best of any` is the share of the bytes of so \
+many recordings of the build that one class for each stack and size, chosen with hindsight, gets \
+right: the fewer recordings, the higher. Of a single pair of runs a model can be right more often.
 """
 
 
@@ -87,6 +87,7 @@ class Row:
     result: evaluate.Judged
     table: float  # share of bytes for which a table of the first run's stacks is right
     best: float = math.nan  # the most that could be right over many runs
+    runs: int = 0  # of how many
 
 
 def _run(path: Path) -> list[str]:
@@ -130,7 +131,7 @@ SUBJECTS = (
         _own("images"),
         _run,
         (OWN_OLD, OWN_NEW),
-        calm=(f"--workers={min(os.cpu_count() or 1, 8)}",),
+        calm=(f"--workers={min(len(os.sched_getaffinity(0)), 8)}",),
     ),
 )
 
@@ -188,11 +189,12 @@ class Bench:
         trained: tuple[str, Path],
         tested: tuple[str, Path],
         best: float = math.nan,
+        runs: int = 0,
     ) -> Row:
         table, model = pl.read_parquet(tested[1]), model_file.load(trained[1].with_suffix(".model"))
         result = evaluate.test(model, table)
         seen = by_table(pl.read_parquet(trained[1]), table)
-        return Row(self.subject.name, what, trained[0], tested[0], result, seen, best)
+        return Row(self.subject.name, what, trained[0], tested[0], result, seen, best, runs)
 
     def noise(self, trained: Path, tested: Path) -> Noise:
         first, second = pl.read_parquet(trained), pl.read_parquet(tested)
@@ -209,7 +211,8 @@ def calm_row(bench: Bench, agreements: list[Agreement]) -> Iterator[Row]:
         if options:
             model, here = bench.train(paths[0]), f"{new} {FAST}".strip()
             pair = (f"{here}, one run", model), (f"{here}, another", paths[1])
-            yield bench.row(f"same build, {calm}", *pair, agreements[-1].best)
+            best = agreements[-1].best
+            yield bench.row(f"same build, {calm}", *pair, best, len(runs))
 
 
 def rows_of(bench: Bench, noises: list[Noise]) -> Iterator[Row]:
@@ -219,7 +222,8 @@ def rows_of(bench: Bench, noises: list[Noise]) -> Iterator[Row]:
     model = bench.train(runs[0])
     here = f"{new} {FAST}".strip()
     best = best_of_any([pl.read_parquet(run) for run in runs])
-    yield bench.row("same build", (f"{here}, one run", model), (f"{here}, another", second), best)
+    pair = (f"{here}, one run", model), (f"{here}, another", second)
+    yield bench.row("same build", *pair, best, len(runs))
     noises.append(bench.noise(model, second))
     old = bench.subject.versions[0]
     before = bench.train(bench.record(old, FAST, 1))
@@ -315,7 +319,8 @@ def _tests(rows: list[Row]) -> list[str]:
         each = row.result
         shares = (each.by_bytes, each.by_allocations)
         cells = [_share(value) for one in shares for value in (one.exact, one.near)]
-        cells[1:1] = [_share(each.alone.exact), _share(row.table), _share(row.best)]
+        best = _share(row.best) + (f" ({row.runs} runs)" if row.runs else "")
+        cells[1:1] = [_share(each.alone.exact), _share(row.table), best]
         known = (f"{each.contexts:,}", _share(each.known))
         body.append((row.program, row.what, row.trained_on, row.tested_on, *cells, *known))
     whole = (*header, "allocations, exact", "within one", "contexts", "frames known")
@@ -360,7 +365,6 @@ def page(found: Found, how: str) -> str:
         sqlite=f"{SQLITE_OLD.version} and {SQLITE_NEW.version}",
         redis=f"{REDIS_OLD.version} and {REDIS_NEW.version}",
         own=OWN_OLD,
-        runs=RUNS,
     )
     fewer = (
         "\n## Fewer samples\n",

@@ -20,6 +20,7 @@ class Agreement:
     options: str
     pairs: tuple[float, ...]  # of each recording, by a table of each other one
     best: float  # the most that could be right
+    recordings: int
 
 
 def by_table(trained: pl.DataFrame, tested: pl.DataFrame) -> float:
@@ -43,7 +44,7 @@ def best_of_any(runs: list[pl.DataFrame]) -> float:
 
 def agreement(program: str, options: str, runs: list[pl.DataFrame]) -> Agreement:
     pairs = tuple(by_table(one, other) for one, other in permutations(runs, 2))
-    return Agreement(program, options, pairs, best_of_any(runs))
+    return Agreement(program, options, pairs, best_of_any(runs), len(runs))
 
 
 def lines(found: list[Agreement]) -> list[str]:
@@ -61,8 +62,7 @@ def lines(found: list[Agreement]) -> list[str]:
     )
     rows = []
     for each in found:
-        recordings = round((1 + (1 + 4 * len(each.pairs)) ** 0.5) / 2)
         mean, least, most = (100 * one(each.pairs) for one in (fmean, min, max))
         shares = f"{mean:.1f} % ({least:.1f} to {most:.1f}) | {100 * each.best:.1f} %"
-        rows.append(f"| {each.program} | {each.options} | {recordings} | {shares} |")
+        rows.append(f"| {each.program} | {each.options} | {each.recordings} | {shares} |")
     return [*about, *rows]

@@ -70,6 +70,7 @@ def test_what_differs_from_run_to_run_nobody_can_know() -> None:
     assert agreement.best_of_any(runs) == pytest.approx(6 / 9)
     assert agreement.best_of_any(runs[:1]) == 1.0
     found = agreement.agreement("p", "-", runs[:2])
+    assert found.recordings == 2
     assert found.pairs == pytest.approx((1 / 2, 1 / 3))  # of the second's bytes, of the first's
 
 
@@ -128,8 +129,8 @@ def outcome(exact: float, near: float) -> Judged:
 
 def test_the_page_judges_each_row() -> None:
     rows = [
-        Row("redis", "same build", "a", "b", outcome(0.985, 1.0), 0.97, 0.99),
-        Row("redis", "same build, --few", "a", "b", outcome(0.979, 1.0), 0.97, 0.99),
+        Row("redis", "same build", "a", "b", outcome(0.985, 1.0), 0.97, 0.99, 6),
+        Row("redis", "same build, --few", "a", "b", outcome(0.979, 1.0), 0.97, 0.99, 3),
         Row("redis", "next version", "a", "b", outcome(0.85, 0.94), 0.0),
         Row("redis", "optimised against not", "a", "b", outcome(0.1, 0.2), 0.0),
     ]
@@ -145,10 +146,10 @@ def test_the_page_judges_each_row() -> None:
         )
     }
     border = label_noise.Border("100 ms", 7, 0.059, (0.957, 0.898))
-    agreements = [agreement.Agreement("images", "--workers=2", (0.98, 0.99) * 3, 0.995)]
+    agreements = [agreement.Agreement("images", "--workers=2", (0.98, 0.99) * 3, 0.995, 3)]
     noises = [Noise("redis", 0.75, 0.99, 0.97, (0.95, 0.9, 1.0), (border,))]
     text = accuracy.page(accuracy.Found(rows, noises, agreements, rates), "How.")
-    line = "| redis | same build | a | b | 98.5 % | 88.0 % | 97.0 % | 99.0 % | 100.0 % |"
+    line = "| redis | same build | a | b | 98.5 % | 88.0 % | 97.0 % | 99.0 % (6 runs) | 100.0 % |"
     assert f"{line} 50.0 % | 75.0 % |" in text
     assert "| redis | next version | a | b | 85.0 % | 88.0 % | 0.0 % | – | 94.0 % |" in text
     assert "redis, same build: asked for ≥ 98% exact of bytes: met." in text
