@@ -54,6 +54,7 @@ class Watched:
     """A load that runs: what it printed, and readings of its memory."""
 
     phase: str = ""
+    phases: list[str] = field(default_factory=list)
     pid: int = 0
     result: dict[str, str] = field(default_factory=dict)
     readings: list[Reading] = field(default_factory=list)
@@ -65,17 +66,23 @@ class Watched:
             self.pid = int(text.removeprefix("pid="))
         elif text.startswith("phase="):
             self.phase = text.removeprefix("phase=")
+            if self.phase not in self.phases:
+                self.phases.append(self.phase)
 
     def mean(self, key: str) -> float:
         """Of the means of all phases but the warm-up and the rest: however long each took, for it
         holds more in one than in another."""
-        phases: dict[str, list[int]] = {}
-        for one in self.readings:
-            if one.phase not in (*UNMEASURED, REST):
-                phases.setdefault(one.phase, []).append(one.values[key])
-        if not phases:
-            raise LoadError("the load was over before its memory was read")
-        return sum(sum(values) / len(values) for values in phases.values()) / len(phases)
+        means = []
+        for phase in self.phases:
+            if phase in (*UNMEASURED, REST):
+                continue
+            values = [one.values[key] for one in self.readings if one.phase == phase]
+            if not values:
+                raise LoadError(f"the phase {phase} was over before its memory was read")
+            means.append(sum(values) / len(values))
+        if not means:
+            raise LoadError("the load had no phase that counts")
+        return sum(means) / len(means)
 
     def rested(self, key: str) -> float:
         values = [one.values[key] for one in self.readings if one.phase == REST][-RESTED:]
@@ -135,14 +142,18 @@ def watch(
 ) -> Watched:
     """Runs the load to its end."""
     watched = Watched()
-    over = threading.Event()
+    over, one_at_a_time = threading.Event(), threading.Lock()
 
-    def sample() -> None:
-        while not over.wait(tick):
+    def take() -> None:
+        with one_at_a_time:
             phase = watched.phase
             if watched.pid and phase not in ("", "end"):
                 with contextlib.suppress(OSError, StrataError):  # it may just have ended
                     watched.readings.append(Reading(phase, read(watched.pid)))
+
+    def sample() -> None:
+        while not over.wait(tick):
+            take()
 
     sampler = threading.Thread(target=sample)
     began = time.monotonic()
@@ -165,6 +176,8 @@ def watch(
         try:
             for line in process.stdout or ():
                 watched.line(line.rstrip("\n"))
+                if line.startswith("phase="):
+                    take()  # however short the phase is
             process.wait()
         finally:
             for limit in limits:

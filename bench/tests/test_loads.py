@@ -3,6 +3,7 @@ measured. Nothing here asserts speed."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from blackbox import ROOT, need
+from strata import stats
 from strata_bench import lifetimes_group, loads, loads_table
 from strata_bench.allocators import GLIBC, Allocator
 from strata_bench.groups import turns
@@ -72,6 +74,7 @@ def test_the_phases_decide_what_a_reading_counts_for() -> None:
     watched = loads.Watched()
     phases = ("warm-up", "load", "load", "load", "burst", "rest", "rest")
     for phase, value in zip(phases, (1000, 9, 10, 11, 30, 5, 7), strict=True):
+        watched.line(f"phase={phase}")
         watched.readings.append(loads.Reading(phase, {"VmRSS": value}))
     assert watched.mean("VmRSS") == 20, "a phase that takes longer counts for no more"
     assert watched.rested("VmRSS") == 6
@@ -123,7 +126,42 @@ def test_the_section_says_what_was_held_and_judges_the_throughput() -> None:
     assert "asked for ≥ 0.98: met." in text
     assert "redis, model: work / CPU s 0.905 (0.900 to 0.910) × strata" in text
     assert "asked for ≥ 0.98: missed." in text
+    assert "redis, model: fragmentation -25 % against strata's, asked for ≤ -73 %: missed." in text
     assert "images" not in text.split("| load |")[1]
+
+
+def test_what_is_held_is_judged_by_what_the_paper_spared() -> None:
+    found = results()
+    beyond = {"beyond_mean_kib": "30", "beyond_rest_kib": "30"}
+    found.add(Run("redis", "model", 2, beyond))
+    found.add(Run("redis", "model", 3, beyond))  # with 512, of 2048
+    text = "\n".join(loads_table.section(found, Path()))
+    assert "redis, model: fragmentation -74 % against strata's, asked for ≤ -73 %: met." in text
+
+
+def test_what_a_program_holds_beyond_its_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its anonymous memory, less what its objects are and are rounded up to."""
+    counted = stats.Stats("", 1, "", {"live": 3 << 20, "internal_slack": 1 << 20}, 0, 0, [])
+    monkeypatch.setattr(loads, "ask", lambda *_: "")
+    monkeypatch.setattr(stats, "loads", lambda _: counted)
+    monkeypatch.setattr(loads, "memory_of", lambda _: {"RssAnon": 9 << 10})
+    found = loads.held_of(os.getpid())
+    assert found == {"live": 3 << 10, "rounded": 1 << 10, "beyond": 5 << 10}
+
+
+def test_a_phase_without_a_reading_is_not_left_out() -> None:
+    watched = loads.Watched()
+    for line in ("phase=warm-up", "phase=load", "phase=burst", "phase=rest", "phase=end"):
+        watched.line(line)
+    watched.readings.append(loads.Reading("load", {"VmRSS": 9}))
+    with pytest.raises(loads.LoadError, match="the phase burst was over before its memory"):
+        watched.mean("VmRSS")
+
+
+def test_the_shortest_phase_is_read() -> None:
+    said = "pid=1\nphase=load\nphase=burst\nphase=end\nprogram=p"
+    watched = loads.watch(["echo", said], {}, 5, lambda pid: {"VmRSS": pid}, 60)
+    assert watched.readings == [loads.Reading(name, {"VmRSS": 1}) for name in ("load", "burst")]
 
 
 def test_peers_run_in_fewer_rounds() -> None:
