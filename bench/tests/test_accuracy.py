@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from pathlib import Path
 
@@ -110,6 +111,60 @@ def test_what_two_runs_agree_on() -> None:
     assert (border.name, border.contexts) == ("10 ms", 1)
     assert border.share == pytest.approx(90 / 200)
     assert border.before == pytest.approx((1.0, 80 / 90))
+
+
+def test_a_border_weighs_by_the_second_run() -> None:
+    first = run_of(("small", short(90)), ("large", short(30)))
+    second = run_of(("small", short(8, 2)), ("large", short(10, 80)))
+    (border,) = label_noise.noise("p", first, second, 1 << 10).borders
+    assert border.before == pytest.approx((1.0, (10 * 0.8 + 90 * 1 / 9) / 100))
+
+
+class Recorded(accuracy.Bench):
+    """Notes what it is asked for; each recording is of one context, and its class the options'."""
+
+    def __init__(self, folder: Path, *calm: str) -> None:
+        self.subject = dataclasses.replace(accuracy.SUBJECTS[2], calm=calm)
+        self.folder = folder
+        self.runs: list[tuple[int, tuple[str, ...]]] = []
+        self.rows: list[tuple[object, ...]] = []
+
+    def record(
+        self,
+        version: str,
+        optimised: str,
+        run: int,
+        sample: str = accuracy.SAMPLE,
+        options: tuple[str, ...] = (),
+    ) -> Path:
+        self.runs.append((run, options))
+        path = self.folder / f"{version}{optimised}{sample}{len(self.runs)}.parquet"
+        label = 1 if options else len(self.runs)
+        one = {"symbols": [["a"]], "bytes": [8], "weight": [1.0], "label": [label]}
+        pl.DataFrame(one).write_parquet(path)
+        return path
+
+    def train(self, data: Path) -> Path:
+        return data
+
+    def row(self, what: str, *rest: object) -> Row:  # type: ignore[override]
+        self.rows.append((what, *rest))
+        return Row("p", what, "", "", outcome(1.0, 1.0), 1.0)
+
+
+def test_few_threads_are_recorded_beside_many_and_only_they_are_a_row(tmp_path: Path) -> None:
+    bench, found = Recorded(tmp_path, "--few", "--one"), list[agreement.Agreement]()
+    (row,) = accuracy.calm_row(bench, found)
+    assert bench.runs == [
+        (run, options) for options in ((), ("--few", "--one")) for run in (11, 12, 13)
+    ]
+    assert [(one.options, one.recordings) for one in found] == [("–", 3), ("--few --one", 3)]
+    assert (found[0].pairs, found[1].pairs) == ((0.0,) * 6, (1.0,) * 6)
+    assert row.what == "same build, --few --one"
+    ((_, (_, trained), (_, tested), *best),) = bench.rows
+    assert trained != tested
+    assert best == [1.0, 3]
+    assert list(accuracy.calm_row(Recorded(tmp_path), found)) == []
 
 
 def test_rows_of_one_stack_are_one_context() -> None:
