@@ -41,12 +41,16 @@ def rows(test_rounds: int) -> list[dict[str, object]]:
                     "weight": 6400.0,
                     "samples": 9.0,
                     **{
-                        name: 100.0 * label * SHARES[kind].get(at, 0.0)
-                        for at, name in enumerate(COUNTS, 1)
+                        name: 100.0 * label * share
+                        for name, share in zip(COUNTS, shares_of(kind), strict=True)
                     },
                 }
             )
     return found
+
+
+def shares_of(kind: str) -> list[float]:
+    return [SHARES[kind].get(at, 0.0) for at in range(1, model_file.CLASSES + 1)]
 
 
 def data_set(folder: Path, *, test_rounds: int = 4) -> Path:
@@ -71,8 +75,7 @@ def test_it_predicts_functions_it_never_saw(tmp_path: Path) -> None:
         stack = ["grow_buffer", f"{kind}_9999_add", "main"]
         said = forecast.predict(model, stack, 64)
         assert said.label == label
-        wanted = [SHARES[kind].get(at, 0.0) for at in range(1, model_file.CLASSES + 1)]
-        assert said.shares.tolist() == pytest.approx(wanted, abs=0.1)
+        assert said.shares.tolist() == pytest.approx(shares_of(kind), abs=0.1)
     text = page.read_text()
     assert all(word in text for word in ("Learning curve", "stack table", "Calibration", "<svg"))
     assert "http://" not in text.replace("http://www.w3.org", "").replace(
@@ -137,6 +140,9 @@ def test_the_model_knows_what_was_held_out_to_judge_it(tmp_path: Path) -> None:
         found = model_file.known_of(model, list(row["symbols"]), int(str(row["bytes"])))  # type: ignore[call-overload]
         assert found is not None
         assert found.label == row["label"]
+        (kind,) = (kind for kind, label in KINDS.items() if label == found.label)
+        shares = [share / model_file.OF for share in found.shares]
+        assert shares == pytest.approx(shares_of(kind), abs=0.1)  # the network's are four samples
     model.known.clear()  # what the network says
     for row in rows(0):
         said = forecast.predict(model, list(row["symbols"]), int(str(row["bytes"])))  # type: ignore[call-overload]
