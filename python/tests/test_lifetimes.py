@@ -19,7 +19,7 @@ from strata.errors import StrataError
 from strata.learn import dataset, table
 from strata.learn.classes import EDGES_NS, NEVER, class_of
 from strata.learn.dataset import Merged, Split
-from strata.learn.rows import COUNTS, rows_of
+from strata.learn.rows import BY_DECADES, COUNTS, rows_of
 from strata.pprof import Label, Location, Mapping, Profile, Sample, ValueType, dump
 from strata.report.lifetimes import COLUMNS as QUANTILE_COLUMNS
 
@@ -84,6 +84,15 @@ def test_samples_are_counted_from_the_rate() -> None:
     for period, samples in ((0, 1024.0), (64 * 1024, 1.0), (1, 1024.0)):
         (row,) = rows_of(replace(profile, period=period))
         assert row["samples"] == pytest.approx(samples, rel=1e-3)
+
+
+def test_profiles_of_both_kinds_of_buckets_are_named_in_one_line(tmp_path: Path) -> None:
+    old = lifetimes({"main;f": (10, MS, 0)})
+    new = replace(old, comments=[*old.comments, BY_DECADES])
+    for alike in ([old, old], [new, new]):
+        assert merge(tmp_path, *alike)[2] == []
+    (warning,) = merge(tmp_path, old, new, new)[2]
+    assert warning.startswith("1 of 3 profiles come from an older version")
 
 
 def test_the_same_context_adds_up_and_another_build_does_not(tmp_path: Path) -> None:

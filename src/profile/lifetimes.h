@@ -1,6 +1,7 @@
 // How long the sampled objects of one kind lived: sums for mean and deviation, and a histogram for
 // quantiles. Two buckets a doubling, 6.6 a decade, but a decade begins with a bucket: classes of
-// lifetimes are decades, and a quantile within a bucket is a guess. Everything but the extremes can
+// lifetimes are decades, and a quantile within a bucket is a guess. The widest, from 10 ms on, ends
+// at 1.68 times its beginning. Everything but the extremes can
 // be subtracted, so that a window of time is the difference of two states. Sits in profile; the
 // sampler's lock guards it.
 #pragma once
@@ -34,6 +35,10 @@ constexpr std::array<uint64_t, kBuckets + 1> MakeLifetimeBounds() {
   }
   return bounds;
 }
+
+// A comment of the profiles that have quantiles by these bounds: readers tell them from older ones
+// (python/strata/learn/rows.py). Other bounds need another.
+inline constexpr char kLifetimeBuckets[] = "lifetimes by buckets that begin with decades";
 
 struct LifetimeHistogram {
   static constexpr size_t kBuckets = 80;  // up to 12 days; the ends hold what is shorter and longer

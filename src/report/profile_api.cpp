@@ -13,6 +13,7 @@
 #include "malloc/runtime.h"
 #include "os/clock.h"
 #include "os/confinement.h"
+#include "profile/lifetimes.h"
 #include "profile/stack_walk.h"
 #include "strata/strata.h"
 
@@ -49,6 +50,7 @@ int Write(ProfileKind kind, const SampleSnapshot* since, int fd) {
   header.period_type = {"space", "bytes"};
   header.period = static_cast<int64_t>(r.sampler.rate().interval);
   header.comment = NameOf(kind);
+  if (kind == ProfileKind::kLifetime) header.note = kLifetimeBuckets;
   header.process = program_invocation_short_name;
   header.default_type = shape.default_type;
   header.scripts = &TheScriptFrames();

@@ -17,6 +17,7 @@ import polars as pl
 import pytest
 from blackbox import ROOT, Lab, Result, wait_until
 from strata.learn import known, model_file
+from strata.learn.rows import BY_DECADES
 from strata.learn.tokens import site_of
 from strata.pprof import load
 
@@ -56,6 +57,7 @@ def test_functions_get_their_classes(lab: Lab, tmp_path: Path) -> None:
     counts = rows.filter(pl.col("frames").list.first() == "brief").select("objects").sum().item()
     assert counts == pytest.approx(30_000, rel=0.2)
     (path,) = learned.iterdir()
+    assert BY_DECADES in load(path).comments
     assert path.name.startswith(f"{socket.gethostname()}-{program.name}-")
 
 

@@ -12,14 +12,14 @@ from pathlib import Path
 from distributed import Client
 
 from strata.errors import StrataError, why_refused
-from strata.learn.dataset import Rows, read_one
+from strata.learn.dataset import Read, read_one
 
 FILES_A_TASK = 32
 TIMEOUT = 10.0  # seconds
 TASKS_AHEAD = 4  # for each thread of a worker: what waits here is rows in memory
 
 
-def read_some(paths: list[Path]) -> list[tuple[Rows, str]]:
+def read_some(paths: list[Path]) -> list[Read]:
     return [read_one(path) for path in paths]
 
 
@@ -58,7 +58,7 @@ class Cluster:
             self._client.close()
             raise StrataError(f"--cluster {address}: it has no workers")
 
-    def read_all(self, paths: Iterable[Path]) -> Iterator[tuple[Rows, str]]:
+    def read_all(self, paths: Iterable[Path]) -> Iterator[Read]:
         """In the order of the paths, whoever is done first."""
         rest = chunks(paths)
         ahead = TASKS_AHEAD * sum(self._client.ncores().values())

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from operator import add
 from pathlib import Path
+from typing import NamedTuple
 
 import polars as pl
 
@@ -102,14 +103,22 @@ class Parts:
 Rows = list[dict[str, object]]
 
 
-def read_one(path: Path) -> tuple[Rows, str]:
+class Read(NamedTuple):
     """The rows of a file, or why it has none."""
+
+    rows: Rows
+    complaint: str = ""
+    by_decades: bool | None = None  # see rows_of_file
+
+
+def read_one(path: Path) -> Read:
     try:
-        return list(rows_of_file(path)), ""
+        rows, by_decades = rows_of_file(path)
+        return Read(rows, by_decades=by_decades)
     except NotLifetimesError as error:
-        return [], f"{path}: {error}"
+        return Read([], f"{path}: {error}")
     except StrataError as error:
-        return [], str(error)
+        return Read([], str(error))
 
 
 def merge(
@@ -117,7 +126,7 @@ def merge(
     output: Path,
     split: Split,
     warn: Callable[[str], None],
-    read_all: Callable[[Iterable[Path]], Iterable[tuple[Rows, str]]] | None = None,
+    read_all: Callable[[Iterable[Path]], Iterable[Read]] | None = None,
 ) -> Merged:
     """Writes the data set. What is no lifetime profile is named in a warning and left out.
     `read_all` reads the files, in this process or in others (strata/learn/cluster.py)."""
@@ -126,28 +135,42 @@ def merge(
         check_there(source)
     check_output(output)
     read, complaints = 0, []
+    kinds = {True: 0, False: 0}  # profiles by their buckets
     try:
         with tempfile.TemporaryDirectory(prefix=".strata-lifetimes-", dir=output.parent) as scratch:
             parts = Parts(Path(scratch))
             files = find(sources)
-            for rows, complaint in read_all(files) if read_all else map(read_one, files):
-                if complaint:
-                    complaints.append(complaint)
-                else:
-                    parts.add(rows)
-                    read += 1
+            for one in read_all(files) if read_all else map(read_one, files):
+                if one.complaint:
+                    complaints.append(one.complaint)
+                    continue
+                parts.add(one.rows)
+                read += 1
+                if one.rows and one.by_decades is not None:
+                    kinds[one.by_decades] += 1
             parts.flush()
             if parts.count == 0:
                 raise StrataError(nothing_in(complaints))
-            for complaint in complaints[:MOST_NAMED]:
-                warn(f"{complaint}; left out")
-            if len(complaints) > MOST_NAMED:
-                warn(f"{len(complaints) - MOST_NAMED:,} more files are left out")
+            say_what_is_odd(complaints, kinds, warn)
             table, splits = finished(parts.scan(), split, Path(scratch), output)
     except (OSError, pl.exceptions.PolarsError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise StrataError(f"{output}: {why.splitlines()[0].lower()}") from error
     return Merged(read, len(complaints), table, splits)
+
+
+def say_what_is_odd(
+    complaints: list[str], kinds: dict[bool, int], warn: Callable[[str], None]
+) -> None:
+    for complaint in complaints[:MOST_NAMED]:
+        warn(f"{complaint}; left out")
+    if len(complaints) > MOST_NAMED:
+        warn(f"{len(complaints) - MOST_NAMED:,} more files are left out")
+    if all(kinds.values()):
+        warn(
+            f"{kinds[False]:,} of {sum(kinds.values()):,} profiles come from an older version, "
+            "which places lifetimes near the edge of a class less exactly"
+        )
 
 
 def nothing_in(complaints: list[str]) -> str:

@@ -29,6 +29,9 @@ SCHEMA: dict[str, Any] = {
     **dict.fromkeys(SUMS, pl.Float64),
 }
 WITHOUT_STACK = "strata_"  # begins the names of what has no stack of its own
+# In the comments of profiles whose quantiles are by buckets that edges of classes begin; older ones
+# have them in the middle. As src/profile/lifetimes.h has it.
+BY_DECADES = "lifetimes by buckets that begin with decades"
 TRACE_MAGIC = b"STB1"
 
 
@@ -99,11 +102,12 @@ def is_trace(path: Path) -> bool:
         return False
 
 
-def rows_of_file(path: Path) -> Iterator[dict[str, object]]:
-    """Of a profile or of a recording of all calls."""
+def rows_of_file(path: Path) -> tuple[list[dict[str, object]], bool | None]:
+    """Of a profile or of a recording of all calls; whether buckets of the profile begin with
+    decades, None for a recording, which is exact."""
     if is_trace(path):
         from strata.learn.from_trace import rows_of_trace
 
-        yield from rows_of_trace(path)
-    else:
-        yield from rows_of(load(path))
+        return list(rows_of_trace(path)), None
+    profile = load(path)
+    return list(rows_of(profile)), BY_DECADES in profile.comments
