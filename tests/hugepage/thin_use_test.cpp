@@ -271,7 +271,7 @@ TEST_F(SurveyTest, OneThatIsDetachedDoesNotCount) {
   LockHolder hold(t.lock);
   for (int i = 0; i < 2; ++i) AddUntouched();
   for (int i = 0; i < 3; ++i) t.filler.Detach(AddToFiller(kPagesPerHugePage));
-  TouchSurvey<FakeKernel>(t).LookAtSmallHeap();
+  [&]() STRATA_NO_TSA { TouchSurvey<FakeKernel>(t).LookAtSmallHeap(); }();
   EXPECT_TRUE(t.thin_use.likely());
 }
 
