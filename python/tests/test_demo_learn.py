@@ -114,6 +114,7 @@ def test_run_measures_the_server(server: Path, built_library: Path, tmp_path: Pa
     assert max(run.rss) > 16 * 8000 * 192
     assert run.held > run.live[-1][1] > 0
     assert run.busy_seconds > 0
+    assert run.stood_still > 0
     assert run.last is not None
     assert run.last.pid == looked[0]
 
@@ -149,6 +150,17 @@ def done(with_model: int, estimate: float | None = None) -> page.Done:
 )
 def test_verdict_says_what_came_out(held: int, words: str) -> None:
     assert re.match(words, page.verdict(done(held)))
+
+
+@pytest.mark.parametrize("name", ["without <a>", "with"])
+def test_there_is_no_verdict_on_runs_that_stood_still(name: str) -> None:
+    both = done(280)
+    (run,) = (run for run in both.runs if run.name == name)
+    run.times[2:] = [at + 120 for at in run.times[2:]]
+    said = page.verdict(both)
+    assert said.startswith(f"The machine stood still for 121 s in the run {name}, ")
+    assert said.endswith("run it again.")
+    assert "worse" not in page.render(both)
 
 
 def test_figures_of_a_run() -> None:

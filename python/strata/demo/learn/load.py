@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from strata.control import ask
@@ -62,6 +63,12 @@ class Run:
     def held(self) -> int:
         """RSS after the idle time."""
         return self.rss[-1]
+
+    @property
+    def stood_still(self) -> float:
+        """The longest time without a reading, in seconds: much more than a tenth, and the machine
+        did something else."""
+        return max(at - before for before, at in pairwise([0.0, *self.times]))
 
     @property
     def mean_rss(self) -> float:

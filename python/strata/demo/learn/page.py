@@ -24,6 +24,7 @@ from strata.web import NARROW, document
 COLOURS = ("#8a8f98", "#0b6fb8")
 MIB = 1 << 20
 MORE = 1.05
+STILL_SECONDS = 2.0
 GAIN = 0.9  # of what was held: above, it is said that little was saved
 PAGE_STYLE = """
 img { display: block; width: 100%; height: auto; margin-top: .4rem; }
@@ -73,6 +74,12 @@ def rows(done: Done) -> list[tuple[str, list[str]]]:
 
 def verdict(done: Done) -> str:
     """What came out, whichever way."""
+    still = max(done.runs, key=lambda run: run.stood_still)
+    if still.stood_still > STILL_SECONDS:
+        return (
+            f"The machine stood still for {still.stood_still:.0f} s in the run {still.name}, so "
+            "the runs cannot be compared: run it again."
+        )
     before, after = done.without.held, done.with_model.held
     wasted = [run.held - live_at_end(run) for run in done.runs]
     ratio = after / before
