@@ -23,7 +23,7 @@ Ints = npt.NDArray[np.int64]
 class Border:
     """Between two classes: what was on one side of it in one run and on the other in the other."""
 
-    name: str  # the shorter class's
+    name: str  # the shorter class's: the lower border, if there are several
     contexts: int
     share: float  # of the second run's bytes
     before: tuple[float, float]  # in either run: the share of its objects that died before it
@@ -142,9 +142,9 @@ def lines(noises: list[Noise]) -> list[str]:
 def border_lines(noises: list[Noise]) -> list[str]:
     header = ("program", "border", "contexts", "of the bytes", "died before it", "in the second")
     about = (
-        "\nWhere the classes of the two runs differ: the border between them, and the share of "
-        "the objects that died before it in the first run and in the second, by bytes. 95 % decide."
-        "\n",
+        "\nWhere the classes of the two runs differ: the lower border between them, and the share "
+        "of the objects that died before it in the first run and in the second, by bytes. 95 % "
+        "decide.\n",
         f"| {' | '.join(header)} |",
         "|---|---|" + "---:|" * (len(header) - 2),
     )
