@@ -171,7 +171,7 @@ constexpr OptionRow kTable[] = {
     {"LIFETIME_FILLER", "on|off", "off",
      "give spans of more than 16 objects hugepages of their own",
      Switch<&Options::lifetime_filler>},
-    {"LIFETIMES", "off|online|model", "off; model with MODEL",
+    {"LIFETIMES", "off|online|model", "off (model if STRATA_MODEL is set)",
      "keep objects that last apart, as learned from samples or from a model",
      [](const char* v, Options& o) {
        if (strcmp(v, "off") == 0) {
