@@ -10,7 +10,6 @@ namespace strata {
 namespace {
 
 constexpr char kMagic[8] = {'S', 'T', 'R', 'A', 'T', 'A', 'L', 'M'};
-constexpr uint32_t kVersion = 4;
 constexpr uint32_t kInt8 = 1;
 constexpr uint32_t kMostRows = 1 << 16;
 constexpr size_t kAlignment = 64;
@@ -100,6 +99,10 @@ const char* TextOf(ModelError error) {
   return "damaged";
 }
 
+uint32_t ModelVersionOf(const void* data) {
+  return Load<Header>(static_cast<const unsigned char*>(data)).version;
+}
+
 ModelError ModelFile::Open(const void* data, size_t n) {
   *this = {};
   const auto* bytes = static_cast<const unsigned char*>(data);
@@ -108,7 +111,7 @@ ModelError ModelFile::Open(const void* data, size_t n) {
   }
   if (n < kHeaderBytes) return ModelError::kTooShort;
   const auto header = Load<Header>(bytes);
-  if (header.version != kVersion) return ModelError::kOtherVersion;
+  if (header.version != kModelVersion) return ModelError::kOtherVersion;
   if (header.file_bytes > n) return ModelError::kTooShort;
   if (header.file_bytes != n || !HasOurShape(header) || Checksum(bytes, n) != header.checksum) {
     return ModelError::kDamaged;

@@ -79,8 +79,13 @@ inline constexpr uint32_t kAllShares = 255;  // that those of a known stack add 
 
 enum class ModelError : uint8_t { kNone, kTooShort, kNotAModel, kOtherVersion, kDamaged };
 
+inline constexpr uint32_t kModelVersion = 4;
+
 // For a line on stderr, behind the file's name.
 const char* TextOf(ModelError error);
+
+// That of a file which Open says is of another one.
+uint32_t ModelVersionOf(const void* data);
 
 // Weights as the file has them: [from][to], of floats, or of int8 with a scale for each `to`.
 struct Matrix {

@@ -121,6 +121,7 @@ STRATA_ONCE void OpenModel(Runtime& r) {
   errno = 0;
   const char* bytes = ReadWhole(r.options.model, kMost, &length);
   const char* why = bytes != nullptr ? nullptr : errno != 0 ? ErrorText(errno) : "it is empty";
+  uint32_t other_version = 0;
   if (bytes != nullptr) {
     const ModelError error = g_model.Open(bytes, length);
     if (error == ModelError::kNone) {
@@ -129,9 +130,16 @@ STRATA_ONCE void OpenModel(Runtime& r) {
       return;
     }
     why = TextOf(error);
+    if (error == ModelError::kOtherVersion) other_version = ModelVersionOf(bytes);
     munmap(const_cast<char*>(bytes), RoundUp(length, kNativePageSize));
   }
-  Message().Text("no model: ").Text(r.options.model).Text(": ").Text(why).Send();
+  Message message;
+  message.Text("no model: ").Text(r.options.model).Text(": ").Text(why);
+  if (other_version != 0) {
+    message.Text(" (").Number(other_version).Text("; this library reads ").Number(kModelVersion);
+    message.Text(")");
+  }
+  message.Send();
   r.options.lifetimes = LifetimeChoice::kOff;
   if (r.options.adapts_sample) r.sampler.SetInterval(kDefaultSampleInterval);
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import time
 from collections.abc import Callable
@@ -182,6 +183,9 @@ def test_a_bad_model_gets_one_line_and_the_program_runs(lab: Lab, tmp_path: Path
     assert (done.returncode, done.stdout) == (0, "runs\n"), done.explain()
     assert len(done.stderr.splitlines()) == 1, done.explain()
     assert f"no model: {path}: " in done.stderr
+    assert (how == "newer") == bool(
+        re.search(r"version .* \(\d+; this library reads \d+\)$", done.stderr)
+    )
 
 
 def test_a_model_without_a_file_is_refused(lab: Lab) -> None:

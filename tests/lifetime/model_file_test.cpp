@@ -101,6 +101,7 @@ TEST(ModelFile, OtherFilesAndOtherVersionsAreNamed) {
   EXPECT_EQ(OpenError(std::string(5000, '\0')), ModelError::kNotAModel);
   bytes[8] = 3;
   EXPECT_EQ(OpenError(bytes), ModelError::kOtherVersion);
+  EXPECT_EQ(ModelVersionOf(bytes.data()), 3);
   bytes[8] = 5;
   EXPECT_EQ(OpenError(bytes), ModelError::kOtherVersion);
   EXPECT_STREQ(TextOf(ModelError::kOtherVersion), "of another version of strata train");
