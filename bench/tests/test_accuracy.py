@@ -127,7 +127,7 @@ class Recorded(accuracy.Bench):
         self.subject = dataclasses.replace(accuracy.SUBJECTS[2], calm=calm)
         self.folder = folder
         self.runs: list[tuple[int, tuple[str, ...]]] = []
-        self.rows: list[tuple[object, ...]] = []
+        self.tested: list[tuple[Path, Path, float, int]] = []
 
     def record(
         self,
@@ -147,8 +147,15 @@ class Recorded(accuracy.Bench):
     def train(self, data: Path) -> Path:
         return data
 
-    def row(self, what: str, *rest: object) -> Row:  # type: ignore[override]
-        self.rows.append((what, *rest))
+    def row(
+        self,
+        what: str,
+        trained: tuple[str, Path],
+        tested: tuple[str, Path],
+        best: float = math.nan,
+        runs: int = 0,
+    ) -> Row:
+        self.tested.append((trained[1], tested[1], best, runs))
         return Row("p", what, "", "", outcome(1.0, 1.0), 1.0)
 
 
@@ -161,9 +168,9 @@ def test_few_threads_are_recorded_beside_many_and_only_they_are_a_row(tmp_path: 
     assert [(one.options, one.recordings) for one in found] == [("–", 3), ("--few --one", 3)]
     assert (found[0].pairs, found[1].pairs) == ((0.0,) * 6, (1.0,) * 6)
     assert row.what == "same build, --few --one"
-    ((_, (_, trained), (_, tested), *best),) = bench.rows
+    ((trained, tested, best, runs),) = bench.tested
     assert trained != tested
-    assert best == [1.0, 3]
+    assert (best, runs) == (1.0, 3)
     assert list(accuracy.calm_row(Recorded(tmp_path), found)) == []
 
 
