@@ -123,7 +123,7 @@ void Confirm(Confinement level) {
 }
 
 // A filter, or NO_NEW_PRIVS, of which nothing is left if the call fails. In a process that has
-// confined itself before there is no thread to end and nothing to wait for.
+// confined itself before there is no thread to end.
 long CallThatConfines(long number, const Arguments& arguments) {
   const bool filters = number == SYS_seccomp || arguments.a[0] == PR_SET_SECCOMP;
   const Confinement own = filters ? Confinement::kOwnFilter : Confinement::kNoNewPrivs;
@@ -134,6 +134,7 @@ long CallThatConfines(long number, const Arguments& arguments) {
   long result;
   if (before == Confinement::kNoNewPrivs) {
     NoteOwnConfinement(own);
+    AwaitSideStacks();  // one may ask for statistics
     result = Call(number, arguments);
   } else {
     const BackgroundThreadAway away;

@@ -25,6 +25,9 @@ using confinement_internal::g_confinement;
 
 std::atomic<bool> g_inherited_no_new_privs{false};
 std::atomic<bool> g_looked{false};
+// Of a process that has set NO_NEW_PRIVS.
+enum class Filter : uint8_t { kUnknown, kNone, kSet };
+std::atomic<Filter> g_filter{Filter::kUnknown};
 
 // The text behind "name:", or null if that is not how the line begins.
 const char* Field(const char* line, const char* name) {
@@ -146,6 +149,20 @@ void FindInheritedConfinement() {
   const bool filtered = s.readable ? s.seccomp != 0 : raw::Call(SYS_prctl, PR_GET_SECCOMP) != 0;
   if (!filtered) TrustInheritedFilter();
   g_looked.store(true, std::memory_order_relaxed);
+}
+
+// The file is one that such a process may read as it may write those of its exit.
+bool HasNoFilter() {
+  FindInheritedConfinement();
+  if (MayCallAnything()) return true;
+  if (CurrentConfinement() != Confinement::kNoNewPrivs) return false;
+  Filter filter = g_filter.load(std::memory_order_relaxed);
+  if (filter == Filter::kUnknown) {
+    const ProcessStatus s = ReadProcessStatus("/proc/thread-self/status");
+    filter = s.readable && s.seccomp == 0 ? Filter::kNone : Filter::kSet;
+    g_filter.store(filter, std::memory_order_relaxed);
+  }
+  return filter == Filter::kNone && CurrentConfinement() == Confinement::kNoNewPrivs;
 }
 
 bool InheritedNoNewPrivs() { return g_inherited_no_new_privs.load(std::memory_order_relaxed); }

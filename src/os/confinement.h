@@ -36,6 +36,10 @@ inline bool MayWriteFiles() { return CurrentConfinement() != Confinement::kOwnFi
 // membarrier, process_madvise, sysinfo, prctl, sockets and the like.
 inline bool MayCallAnything() { return CurrentConfinement() == Confinement::kNone; }
 
+// What changes nothing and is no part of malloc's work, as mincore: where there is no filter,
+// though the program may have set NO_NEW_PRIVS. Looks, the first time. Keeps errno.
+bool HasNoFilter();
+
 // rt_sigprocmask. Where an inherited filter lets the program have threads it allows that, for libc
 // sets the mask when it makes one.
 bool MaySetSignalMask();

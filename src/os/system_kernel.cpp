@@ -458,8 +458,7 @@ const char* NameOf(ThpMode mode) {
 
 bool ResidentPages(uintptr_t start, size_t native_pages, unsigned char* one_byte_a_page) {
   const ErrnoKeeper keep;
-  if (!MayCallAnything())
-    return MayOpenFiles() && PagesInPagemap(start, native_pages, one_byte_a_page);
+  if (!HasNoFilter()) return MayOpenFiles() && PagesInPagemap(start, native_pages, one_byte_a_page);
   const size_t page = KernelPageBytes();
   if (page == kNativePageSize) {
     return mincore(reinterpret_cast<void*>(start), native_pages * kNativePageSize,

@@ -10,11 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 #include "allowlist.h"
 
 enum { kSmallBlocks = 150000, kLargeBlocks = 160, kLarge = 2 << 20, kRounds = 2 };
+enum { kUntouched = 64 << 20 };
 enum { kWaitMs = 1500, kThreads = 4 };
 
 // getrandom: glibc's first malloc draws a key. The last two are what it uses where it may and does
@@ -189,6 +191,14 @@ static void Ask(void) {
   malloc_stats();
 }
 
+// Most of it is never written.
+static void TakeAndTouchLittle(void) {
+  static char* volatile block;
+  block = malloc(kUntouched);
+  if (block == NULL) Fail("no large block\n");
+  memset(block, 1, kLarge);
+}
+
 static void SendErrorsNowhere(void) {
   const int nowhere = open("/dev/null", O_WRONLY);
   if (nowhere < 0 || dup2(nowhere, 2) != 2) Fail("no /dev/null\n");
@@ -221,6 +231,13 @@ int main(int argc, char** argv) {
     StartInFilter(argv[0], "filtered_asks");
   } else if (strcmp(name, "filtered_asks") == 0) {
     Ask();
+  } else if (strcmp(name, "no_new_privs") == 0) {
+    TakeAndTouchLittle();
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) Fail("no NO_NEW_PRIVS\n");
+  } else if (strcmp(name, "prints") == 0) {
+    TakeAndTouchLittle();
+    Install(kAll, 0);
+    malloc_stats();
   } else if (strcmp(name, "filtered_with_threads") == 0) {
     FilteredWithThreads();
   } else if (strcmp(name, "service") == 0) {

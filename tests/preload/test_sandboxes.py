@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import struct
 import subprocess
@@ -55,6 +56,16 @@ def call_number(name: str) -> int:
 def test_strict_allowlist(lab: Lab, case: str) -> None:
     result = lab.run(lab.build(HERE / "strict.c"), case)
     assert result.ok().stdout == "done\n"
+
+
+def test_statistics_without_a_filter(lab: Lab, tmp_path: Path) -> None:
+    """NO_NEW_PRIVS alone forbids nothing."""
+    file = tmp_path / "stats"
+    lab.run(lab.build(HERE / "strict.c"), "no_new_privs", env={"STRATA_STATS": str(file)}).ok()
+    stats = json.loads(file.read_text())
+    assert stats["bytes"]["untouched"] > 50 << 20, stats["bytes"]
+    assert stats["bytes"]["resident"] < 30 << 20, stats["bytes"]
+    assert "coverage" in stats
 
 
 def bubble(*args: str | Path) -> list[str | Path]:
