@@ -12,7 +12,8 @@ extern "C" {
 #endif
 
 /* resident = live + internal_slack + caches + free_resident + metadata - untouched, within 2 % of
- * what the kernel says of the same memory. */
+ * what the kernel says of the same memory. Where a seccomp filter forbids asking it, resident is an
+ * upper bound, and untouched, hugepage_backed and coverage are 0. */
 typedef struct strata_stats_data {
   size_t live; /* asked for and not freed (for small blocks estimated: see docs/statistics.md) */
   size_t internal_slack; /* size of the block minus what was asked */

@@ -20,7 +20,7 @@ class Stats:
     pid: int
     cache_mode: str
     bytes: dict[str, int]
-    coverage: float
+    coverage: float | None
     cache_misses: int
     occupancy: list[tuple[int, int]]  # (used, resident) 8 KiB pages of each hugepage
 
@@ -37,18 +37,21 @@ BYTES = (
     "mapped",
     "hugepage_backed",
 )
+SEEN = ("untouched", "hugepage_backed")  # not there if the library can't know what is resident
 
 
 def parse(document: dict[str, Any]) -> Stats:
     """Stats from the library's JSON; a missing key is an error, never a zero."""
     try:
         cache = document["cache"]
+        known = document.get("resident_known") is not False
+        names = BYTES if known else [name for name in BYTES if name not in SEEN]
         return Stats(
             version=str(document["strata"]),
             pid=int(document["pid"]),
             cache_mode=str(document["cache_mode"]),
-            bytes={name: int(document["bytes"][name]) for name in BYTES},
-            coverage=float(document["coverage"]),
+            bytes={name: int(document["bytes"][name]) for name in names},
+            coverage=float(document["coverage"]) if known else None,
             cache_misses=int(cache["misses_alloc"]) + int(cache["misses_free"]),
             occupancy=[(int(row[0]), int(row[1])) for row in document["hugepage_occupancy"]],
         )

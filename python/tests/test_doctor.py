@@ -384,6 +384,9 @@ def test_what_the_process_answers(tmp_path: Path) -> None:
     garbled = View(tmp_path, PID, lambda _: large)
     assert tell(garbled, process.coverage).state is State.UNKNOWN
 
+    hidden = View(tmp_path, PID, lambda _: b'{"resident_known":false,"bytes":{"resident":1}}')
+    assert "filter" in tell(hidden, process.coverage).says
+
     def silent(_: str) -> bytes:
         raise CannotTellError("nobody answers")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from report_data import HOSTILE, MIB, profile, save, stats
+from rich.console import Console
 
 from strata.errors import StrataError
 from strata.pprof import Label, Profile, Sample, ValueType, dump, load
@@ -24,6 +26,7 @@ from strata.report import (
     model,
     samples,
     spans,
+    terminal,
     tiers,
 )
 from strata.report.advice import Level
@@ -361,6 +364,20 @@ def test_nonsense_of_every_kind_can_be_drawn(tmp_path: Path) -> None:
     assert found["resident"].advice is not None
     assert "<b>" not in found["map"].picture
     assert "</html>" in page
+
+
+def test_what_a_filter_hides_is_not_drawn(tmp_path: Path) -> None:
+    document = stats() | {"resident_known": False}
+    del document["coverage"], document["bytes"]["untouched"], document["bytes"]["hugepage_backed"]
+    (tmp_path / "samples.jsonl").write_text(json.dumps({"at": 0, "rss": 0, "stats": document}))
+    found, _ = draw(tmp_path)
+    assert found["coverage"].missing == tiers.UNSEEN
+    assert "untouched" not in [row[0] for row in found["resident"].rows]
+    recording = model.load(tmp_path)
+    out = io.StringIO()
+    Console(file=out, width=100).print(terminal.summary(recording, list(found.values())))
+    assert "metadata" in out.getvalue()
+    assert "untouched" not in out.getvalue()
 
 
 def test_huge_and_negative_values_stay_in_bounds(tmp_path: Path) -> None:

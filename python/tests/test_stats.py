@@ -8,7 +8,7 @@ import time
 import pytest
 
 from strata.errors import StrataError
-from strata.stats import BYTES, Watch, human, loads
+from strata.stats import BYTES, SEEN, Watch, human, loads, parse
 
 
 @pytest.mark.parametrize(
@@ -41,6 +41,21 @@ def test_malformed_value() -> None:
     document = {"strata": "1", "cache": {}, "pid": "x", "cache_mode": ""}
     with pytest.raises(StrataError, match="malformed"):
         loads(json.dumps(document).encode())
+
+
+def test_what_the_library_cannot_know() -> None:
+    """Is taken as missing if it says so, and is an error otherwise."""
+    document = {
+        **{"strata": "1", "pid": 1, "cache_mode": "", "resident_known": False},
+        **{"bytes": {name: 1 for name in BYTES if name not in SEEN}, "hugepage_occupancy": []},
+        "cache": {"misses_alloc": 0, "misses_free": 0},
+    }
+    stats = parse(document)
+    assert stats.coverage is None
+    assert not set(SEEN) & stats.bytes.keys()
+    assert "n/a" in Watch().tick(json.dumps(document).encode(), time.gmtime(0), 0)[-1]
+    with pytest.raises(StrataError, match="lack 'untouched'"):
+        parse({**document, "resident_known": True})
 
 
 def test_watch_writes_a_line_a_look() -> None:

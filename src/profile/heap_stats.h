@@ -100,6 +100,9 @@ struct HeapStats {
   const char* thp_mode = "unknown";
   int pid = 0;
 
+  // Whether the kernel said what is in memory. If not, untouched and hugepage_backed are not known,
+  // and resident_heap is the most that it can be.
+  bool resident_known = true;
   // Bytes.
   size_t live = 0;
   size_t internal_slack = 0;

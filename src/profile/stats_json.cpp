@@ -65,8 +65,8 @@ class Array {
 };
 
 void WriteBytes(const HeapStats& s, TextSink& sink) {
-  Object(sink)
-      .Field("live", s.live)
+  Object bytes(sink);
+  bytes.Field("live", s.live)
       .Field("internal_slack", s.internal_slack)
       .Field("caches", s.caches())
       .Field("cpu_cache", s.cpu_cache)
@@ -76,11 +76,11 @@ void WriteBytes(const HeapStats& s, TextSink& sink) {
       .Field("free_resident", s.free_resident())
       .Field("released", s.released)
       .Field("metadata", s.metadata)
-      .Field("untouched", s.untouched)
       .Field("resident", s.resident())
-      .Field("mapped", s.mapped)
-      .Field("hugepage_backed", s.hugepage_backed)
-      .End();
+      .Field("mapped", s.mapped);
+  if (s.resident_known)
+    bytes.Field("untouched", s.untouched).Field("hugepage_backed", s.hugepage_backed);
+  bytes.End();
 }
 
 void WritePageHeap(const PageHeapStats& p, TextSink& sink) {
@@ -327,7 +327,8 @@ void WriteJson(const HeapStats& s, TextSink& sink, OccupancyWriter occupancy) {
       .Field("thp_mode", s.thp_mode);
   all.Name("bytes");
   WriteBytes(s, sink);
-  all.Field("coverage", s.coverage());
+  all.Field("resident_known", s.resident_known);
+  if (s.resident_known) all.Field("coverage", s.coverage());
   all.Name("page_heap");
   WritePageHeap(s.page_heap, sink);
   all.Name("cache");

@@ -32,7 +32,7 @@ constexpr MetricRow kTable[] = {
     {"strata_metadata_bytes", "gauge", "bytes", "Resident tables of the allocator.",
      [](S s) -> V { return s.metadata; }, nullptr},
     {"strata_untouched_bytes", "gauge", "bytes", "In use but never written: not in memory.",
-     [](S s) -> V { return s.untouched; }, nullptr},
+     [](S s) -> V { return s.resident_known ? s.untouched : V(); }, nullptr},
     {"strata_resident_bytes", "gauge", "bytes", "Heap and tables that the kernel holds in memory.",
      [](S s) -> V { return s.resident(); }, nullptr},
     {"strata_released_bytes", "gauge", "bytes", "Free memory that the kernel does not hold.",
@@ -40,9 +40,9 @@ constexpr MetricRow kTable[] = {
     {"strata_mapped_bytes", "gauge", "bytes", "Address space mapped for the heap.",
      [](S s) -> V { return s.mapped; }, nullptr},
     {"strata_hugepage_backed_bytes", "gauge", "bytes", "Heap on hugepages.",
-     [](S s) -> V { return s.hugepage_backed; }, nullptr},
+     [](S s) -> V { return s.resident_known ? s.hugepage_backed : V(); }, nullptr},
     {"strata_hugepage_coverage_ratio", "gauge", "ratio", "Share of the resident heap on hugepages.",
-     [](S s) -> V { return s.coverage(); }, nullptr},
+     [](S s) -> V { return s.resident_known ? s.coverage() : V(); }, nullptr},
     {"strata_demand_bytes", "gauge", "bytes", "What the program is expected to want soon.",
      [](S s) -> V { return s.page_heap.demand; }, nullptr},
     {"strata_page_heap_used_bytes", "gauge", "bytes", "In spans and large blocks.",
@@ -251,8 +251,10 @@ class Writer {
   void Row(const MetricRow& row) {
     Head(row.name, row.type, row.help);
     if (row.of_process != nullptr) {
+      const MetricValue value = row.of_process(stats_);
+      if (!value.is_known) return;
       Sample(row.name);
-      return Value(row.of_process(stats_));
+      return Value(value);
     }
     if (row.of_domain != nullptr) return Domains(row);
     for (size_t c = 1; c < kNumClasses; ++c) {
@@ -280,7 +282,7 @@ class Writer {
         .Text(stats_.cache_mode)
         .Text("\",thp_mode=\"")
         .Text(stats_.thp_mode)
-        .Char('"');
+        .Text(stats_.resident_known ? "\",resident_known=\"true\"" : "\",resident_known=\"false\"");
     Value(uint64_t{1});
   }
 

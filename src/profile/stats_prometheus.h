@@ -9,13 +9,15 @@
 
 namespace strata {
 
-// A number that counts something, or a number with decimals.
+// A number that counts something, a number with decimals, or none: not known.
 struct MetricValue {
-  constexpr MetricValue(uint64_t n) : count(n) {}
-  constexpr MetricValue(double share) : ratio(share), is_ratio(true) {}
+  constexpr MetricValue() = default;
+  constexpr MetricValue(uint64_t n) : count(n), is_known(true) {}
+  constexpr MetricValue(double share) : ratio(share), is_ratio(true), is_known(true) {}
   uint64_t count = 0;
   double ratio = 0;
   bool is_ratio = false;
+  bool is_known = false;
 };
 
 struct MetricRow {

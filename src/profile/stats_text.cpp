@@ -97,13 +97,16 @@ void WriteHotness(const HotnessStats& h, TextSink& sink) {
 }
 
 void WriteBytes(const HeapStats& s, TextSink& sink) {
-  Line(sink, "resident", s.resident(), "= live + slack + caches + free + metadata - untouched");
+  Line(sink, "resident", s.resident(),
+       s.resident_known ? "= live + slack + caches + free + metadata - untouched"
+                        : "at most: the kernel can't be asked here");
   Line(sink, "live", s.live, "the program's objects");
   Line(sink, "slack", s.internal_slack, "rounding up to size classes");
   Line(sink, "caches", s.caches(), "free objects kept at hand");
   Line(sink, "free", s.free_resident(), "free objects and pages still in memory");
   Line(sink, "metadata", s.metadata, "the allocator's own tables");
-  Line(sink, "untouched", s.untouched, "in use but never written: not in memory");
+  if (s.resident_known)
+    Line(sink, "untouched", s.untouched, "in use but never written: not in memory");
   Line(sink, "released", s.released, "given back, or never used: not in memory");
   Line(sink, "mapped", s.mapped, "addresses of the heap");
 }
@@ -150,8 +153,10 @@ void WriteText(const HeapStats& s, TextSink& sink) {
   sink.Text("\n  cache mode        ").Text(s.cache_mode).Text(", rseq ").Text(s.rseq);
   sink.Text(", THP ").Text(s.thp_mode).Char('\n');
   WriteBytes(s, sink);
-  sink.Text("  coverage          ").Percent(s.coverage());
-  sink.Text(" of the resident heap on hugepages\n");
+  if (s.resident_known) {
+    sink.Text("  coverage          ").Percent(s.coverage());
+    sink.Text(" of the resident heap on hugepages\n");
+  }
   sink.Text("  cache hits        ").Number(s.hits).Text(", misses ").Number(s.misses_alloc);
   sink.Text(" (malloc) ").Number(s.misses_free).Text(" (free), vCPUs ").Number(s.vcpus).Char('\n');
   WriteTiers(s, sink);

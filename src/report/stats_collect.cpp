@@ -256,13 +256,13 @@ namespace {
 
 bool KnowsResidency(const Runtime& r) {
   unsigned char resident[kNativePerPage];
-  FindInheritedConfinement();
   return ResidentPages(r.kernel.base(), kNativePerPage, resident);
 }
 
 // By the heap's own records: what was not given back counts as resident.
 void CollectByRecords(HeapStats& out) {
   CollectCounts(out);
+  out.resident_known = false;
   out.resident_heap = Sub(out.mapped, out.released);
   LargeGuards().VisitLive([&out](uintptr_t, size_t bytes) { out.resident_heap += bytes; });
 }
@@ -294,25 +294,26 @@ void CollectStats(HeapStats& out) {
 void WriteOccupancy(TextSink& sink) {
   Runtime& r = TheRuntime();
   bool first = true;
-  r.heap.large().VisitHugePages(
-      [&](HugePageId page, size_t used, size_t, char state, uint32_t age_s) {
-        unsigned char resident[kNativePerHugePage];
-        size_t count = 0;
-        if (ResidentPages(r.kernel.base() + OffsetOf(page), kNativePerHugePage, resident)) {
-          for (const unsigned char c : resident) count += c & 1;
-        }
-        if (!first) sink.Char(',');
-        first = false;
-        sink.Char('[')
-            .Number(used)
-            .Char(',')
-            .Number(count / kNativePerPage)
-            .Text(",\"")
-            .Char(state)
-            .Text("\",")
-            .Number(age_s)
-            .Char(']');
-      });
+  const bool known = KnowsResidency(r);
+  r.heap.large().VisitHugePages([&](HugePageId page, size_t used, size_t released, char state,
+                                    uint32_t age_s) {
+    unsigned char resident[kNativePerHugePage];
+    size_t count = known ? 0 : (kPagesPerHugePage - released) * kNativePerPage;
+    if (known && ResidentPages(r.kernel.base() + OffsetOf(page), kNativePerHugePage, resident)) {
+      for (const unsigned char c : resident) count += c & 1;
+    }
+    if (!first) sink.Char(',');
+    first = false;
+    sink.Char('[')
+        .Number(used)
+        .Char(',')
+        .Number(count / kNativePerPage)
+        .Text(",\"")
+        .Char(state)
+        .Text("\",")
+        .Number(age_s)
+        .Char(']');
+  });
 }
 
 bool FillText(ScratchArray<char>& text) {

@@ -107,9 +107,33 @@ def test_files_at_exit(system: PrivateSystem) -> None:
         services = Services(system, stack)
         services.start("asks", *filtered, need("env"), *asked, *WORK)
         services.require_all_fine()
-    figures = json.loads(system.path("/etc/stats").read_text())["bytes"]
+    stats = json.loads(system.path("/etc/stats").read_text())
+    figures = stats["bytes"]
     assert 1 << 20 < figures["resident"] < figures["mapped"], figures
+    assert stats["resident_known"] is True and "coverage" in stats and "untouched" in figures
     assert system.path("/etc/prom").stat().st_size and system.path("/etc/p").stat().st_size
+
+
+def test_what_a_filter_hides(system: PrivateSystem) -> None:
+    """One that sets NO_NEW_PRIVS under the unit's filter may read no file: what it can't know, the
+    statistics leave out, and say so."""
+    asked = ("STRATA_STATS=/etc/stats", "STRATA_PROMETHEUS=/etc/prom")
+    filtered = ("/etc/harden", "kill", "SystemCallFilter", "--")
+    with contextlib.ExitStack() as stack:
+        services = Services(system, stack)
+        services.start("asks", *filtered, need("env"), *asked, "/etc/strict", "no_new_privs")
+        services.require_all_fine()
+    stats = json.loads(system.path("/etc/stats").read_text())
+    assert stats["resident_known"] is False
+    assert "coverage" not in stats
+    assert not {"untouched", "hugepage_backed"} & stats["bytes"].keys()
+    assert 64 << 20 < stats["bytes"]["resident"] <= stats["bytes"]["mapped"] + (8 << 20)
+    assert sum(row[1] for row in stats["hugepage_occupancy"]) > 0
+    metrics = system.path("/etc/prom").read_text()
+    assert 'resident_known="false"' in metrics
+    assert "\nstrata_resident_bytes{" in metrics
+    for name in ("untouched_bytes", "hugepage_backed_bytes", "hugepage_coverage_ratio"):
+        assert f"\nstrata_{name}{{" not in metrics, name
 
 
 def test_limits(system: PrivateSystem) -> None:

@@ -63,9 +63,19 @@ def test_statistics_without_a_filter(lab: Lab, tmp_path: Path) -> None:
     file = tmp_path / "stats"
     lab.run(lab.build(HERE / "strict.c"), "no_new_privs", env={"STRATA_STATS": str(file)}).ok()
     stats = json.loads(file.read_text())
+    assert stats["resident_known"] is True
     assert stats["bytes"]["untouched"] > 50 << 20, stats["bytes"]
     assert stats["bytes"]["resident"] < 30 << 20, stats["bytes"]
     assert "coverage" in stats
+
+
+def test_statistics_behind_a_filter(lab: Lab) -> None:
+    """Text that says what it can't know, and leaves it out."""
+    result = lab.run(lab.build(HERE / "strict.c"), "prints")
+    assert (result.returncode, result.stdout) == (0, "done\n"), result.explain()
+    text = result.stderr
+    assert re.search(r"resident +\d.* MiB +at most: the kernel can't be asked here\n", text), text
+    assert "untouched" not in text and "coverage" not in text
 
 
 def bubble(*args: str | Path) -> list[str | Path]:

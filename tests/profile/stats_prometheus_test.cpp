@@ -96,6 +96,19 @@ TEST(StatsPrometheus, ValuesStandUnderTheirNames) {
   EXPECT_EQ(text.back(), '\n');
 }
 
+TEST(StatsPrometheus, WhatIsNotKnownHasNoSample) {
+  HeapStats s;
+  EXPECT_NE(Text(s).find(",resident_known=\"true\"} 1\n"), std::string::npos);
+  EXPECT_NE(Text(s).find("\nstrata_untouched_bytes{"), std::string::npos);
+  s.resident_known = false;
+  const std::string text = Text(s);
+  EXPECT_NE(text.find(",resident_known=\"false\"} 1\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\nstrata_resident_bytes{"), std::string::npos) << text;
+  for (const char* name : {"\nstrata_untouched_bytes{", "\nstrata_hugepage_backed_bytes{",
+                           "\nstrata_hugepage_coverage_ratio{"})
+    EXPECT_EQ(text.find(name), std::string::npos) << name;
+}
+
 TEST(StatsPrometheus, ALabelHoldsAnything) {
   const HeapStats s;
   EXPECT_NE(Text(s, "a\"b\\c\nd\xff").find("{command=\"a\\\"b\\\\c?d?\",pid"), std::string::npos);

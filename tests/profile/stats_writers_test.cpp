@@ -52,7 +52,8 @@ std::unique_ptr<HeapStats> Extreme() {
   };
   s->transfer_domains = 64;
   const bool yes = true;
-  for (bool* each : {&s->background_running, &s->price.on}) memcpy(each, &yes, sizeof(yes));
+  for (bool* each : {&s->resident_known, &s->background_running, &s->price.on})
+    memcpy(each, &yes, sizeof(yes));
   return s;
 }
 
@@ -210,6 +211,25 @@ TEST(StatsText, NamesTheCacheModeAndEveryPart) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
   }
   EXPECT_EQ(text.back(), '\n');
+}
+
+// What nobody knows is left out: a zero would be taken for a figure.
+TEST(StatsWriters, WhatIsNotKnownIsLeftOut) {
+  HeapStats s;
+  EXPECT_EQ(JsonCheck(Json(s)).Of("resident_known"), "true");
+  s.resident_known = false;
+  s.resident_heap = s.untouched = s.hugepage_backed = 1 << 20;
+  const JsonCheck json(Json(s));
+  ASSERT_TRUE(json.valid()) << json.error_at();
+  EXPECT_EQ(json.Of("resident_known"), "false");
+  EXPECT_EQ(json.Of("bytes.resident"), "1048576");
+  for (const char* path : {"coverage", "bytes.untouched", "bytes.hugepage_backed"})
+    EXPECT_FALSE(json.Has(path)) << path;
+  const std::string text = Text(s);
+  EXPECT_NE(text.find("1.0 MiB     at most: the kernel can't be asked here\n"), std::string::npos)
+      << text;
+  EXPECT_EQ(text.find("untouched"), std::string::npos) << text;
+  EXPECT_EQ(text.find("coverage"), std::string::npos) << text;
 }
 
 TEST(StatsText, ExtremeNumbersStayOnTheirLines) {

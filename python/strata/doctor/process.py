@@ -165,6 +165,8 @@ def cache_mode(view: View) -> Finding:
 
 def heap_of(figures: dict[str, Any]) -> tuple[int, float]:
     """Bytes of the heap without the allocator's tables, and its share on hugepages."""
+    if figures.get("resident_known") is False:
+        raise CannotTellError("under its seccomp filter the process can't ask what is in memory")
     heap = figure(figures, int, "bytes", "resident") - figure(figures, int, "bytes", "metadata")
     return heap, figure(figures, int, "bytes", "hugepage_backed") / heap if heap > 0 else 0.0
 

@@ -9,7 +9,7 @@ from strata.report.advice import Level
 from strata.report.build import not_here, title
 from strata.report.model import Recording
 from strata.report.page import Section, first_things
-from strata.report.tiers import resident_parts
+from strata.report.tiers import knows_residency, resident_parts
 from strata.stats import human
 from strata.terminal import printable
 
@@ -42,7 +42,7 @@ def summary(recording: Recording, found: Sequence[Section]) -> RenderableType:
             ("not the heap's", parts.other),
             ("RSS" if parts.other is not None else "resident", parts.rss),
         ):
-            if value is not None:
+            if value is not None and (name != "untouched" or knows_residency(recording.last)):
                 table.add_row(name, human(value))
         lines += [table, Text()]
     first = first_things(found)

@@ -32,10 +32,15 @@ from strata.stats import human
 MOST_COUNTED = 256 << 10  # bytes of the largest size class
 NO_STATS = "No statistics were recorded, so this figure cannot be drawn."
 GET_STATS = "strata report PID -o DIR"
+UNSEEN = "The process could not ask the kernel what is in memory: it is under a seccomp filter."
 OLD_LIBRARY = "The library in this process does not count this; a newer one does. Restart it on:"
 GET_LIBRARY = "strata run -- COMMAND"
 # Per cent of all fragmentation, as the study's section 3 says; the two caches share the other 5.
 STUDY = {"internal_slack": 15.0, "central_free": 29.0, "page_heap_free": 51.0}
+
+
+def knows_residency(sample: Sample) -> bool:
+    return sample.stats.data.get("resident_known") is not False
 
 
 def resident_parts(sample: Sample, swing: int = 0) -> advice_memory.Resident:
@@ -118,13 +123,14 @@ def resident_section(recording: Recording) -> Section:
         ("metadata", parts.metadata, "the allocator's own tables"),
     ]
     rows = [[name, human(value), meaning] for name, value, meaning in causes]
-    rows.append(
-        [
-            "untouched",
-            "-" * (parts.untouched > 0) + human(parts.untouched),
-            "in use but never written: not in memory",
-        ]
-    )
+    if knows_residency(sample):
+        rows.append(
+            [
+                "untouched",
+                "-" * (parts.untouched > 0) + human(parts.untouched),
+                "in use but never written: not in memory",
+            ]
+        )
     if parts.other is not None:
         rows.append(["not the heap's", human(parts.other), "code, stacks, files, own mappings"])
     rows.append(["sum", human(parts.rss), "RSS" if parts.other is not None else "the heap's part"])
@@ -369,6 +375,8 @@ def coverage_section(recording: Recording) -> Section:
     sample = recording.last
     if sample is None:
         return Section("coverage", heading, missing=NO_STATS, remedy=GET_STATS)
+    if not knows_residency(sample):
+        return Section("coverage", heading, missing=UNSEEN)
     points = [
         (
             s.at,
@@ -378,6 +386,7 @@ def coverage_section(recording: Recording) -> Section:
             s.stats.whole("bytes", "hugepage_backed") or 0,
         )
         for s in recording.samples
+        if knows_residency(s)
     ]  # fmt: skip
     times, percents, held, huge = (list(column) for column in zip(*points, strict=True))
     verdict = advice_hugepages.coverage(_backing(recording, sample, int(held[-1])))
