@@ -283,6 +283,7 @@ void FindWhetherCallsPass() {
                     ComesFirst("prctl", strata_own_prctl) &&
                     ComesFirst("syscall", strata_own_syscall);
   g_calls_pass.store(pass, std::memory_order_relaxed);
+  if (pass) NoteFiltersAreSeen();
 }
 
 void PrepareWatchedCalls() {

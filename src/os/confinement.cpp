@@ -28,6 +28,7 @@ std::atomic<bool> g_looked{false};
 // Of a process that has set NO_NEW_PRIVS.
 enum class Filter : uint8_t { kUnknown, kNone, kSet };
 std::atomic<Filter> g_filter{Filter::kUnknown};
+std::atomic<bool> g_filters_are_seen{false};
 
 // The text behind "name:", or null if that is not how the line begins.
 const char* Field(const char* line, const char* name) {
@@ -156,14 +157,18 @@ bool HasNoFilter() {
   FindInheritedConfinement();
   if (MayCallAnything()) return true;
   if (CurrentConfinement() != Confinement::kNoNewPrivs) return false;
+  if (!g_filters_are_seen.load(std::memory_order_relaxed)) return false;
   Filter filter = g_filter.load(std::memory_order_relaxed);
   if (filter == Filter::kUnknown) {
     const ProcessStatus s = ReadProcessStatus("/proc/thread-self/status");
-    filter = s.readable && s.seccomp == 0 ? Filter::kNone : Filter::kSet;
+    if (!s.readable) return false;  // this time
+    filter = s.seccomp == 0 ? Filter::kNone : Filter::kSet;
     g_filter.store(filter, std::memory_order_relaxed);
   }
   return filter == Filter::kNone && CurrentConfinement() == Confinement::kNoNewPrivs;
 }
+
+void NoteFiltersAreSeen() { g_filters_are_seen.store(true, std::memory_order_relaxed); }
 
 bool InheritedNoNewPrivs() { return g_inherited_no_new_privs.load(std::memory_order_relaxed); }
 

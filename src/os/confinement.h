@@ -16,7 +16,7 @@ enum class Confinement : uint8_t {
   // memory.
   kInherited,
   // The program has set NO_NEW_PRIVS, as one that means to set a filter does first; or the filter.
-  // Only what any malloc does is sure to be allowed: mmap, munmap and futex.
+  // Unless HasNoFilter, only what any malloc does is sure to be allowed: mmap, munmap and futex.
   kNoNewPrivs,
   kOwnFilter,
 };
@@ -39,6 +39,8 @@ inline bool MayCallAnything() { return CurrentConfinement() == Confinement::kNon
 // What changes nothing and is no part of malloc's work, as mincore: where there is no filter,
 // though the program may have set NO_NEW_PRIVS. Looks, the first time. Keeps errno.
 bool HasNoFilter();
+// Whoever sets a filter says so here first, so that it can't be there unseen after NO_NEW_PRIVS.
+void NoteFiltersAreSeen();
 
 // rt_sigprocmask. Where an inherited filter lets the program have threads it allows that, for libc
 // sets the mask when it makes one.

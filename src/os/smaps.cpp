@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/units.h"
+#include "os/confinement.h"
 #include "os/page_bytes.h"
 #include "os/system_kernel.h"
 #include "strata/raw_io.h"
@@ -95,6 +96,7 @@ bool ForEachLine(const char* path, F f) {
 }  // namespace
 
 size_t HugeBackedBytes(uintptr_t start, uintptr_t end) {
+  if (!MayOpenFiles() && !HasNoFilter()) return 0;
   Adder adder(start, end);
   ForEachLine("/proc/self/smaps", [&](const char* line) { adder.Line(line); });
   return adder.bytes();

@@ -240,7 +240,8 @@ class CentralFreeList {
     moves_.store(moves_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
 
-  size_t TakeFrom(Span* span, void** out, size_t n, Reused& reused) STRATA_REQUIRES(spans_.lock) {
+  STRATA_NOINLINE size_t TakeFrom(Span* span, void** out, size_t n, Reused& reused)
+      STRATA_REQUIRES(spans_.lock) {
     const size_t size = InfoOf(class_).size;
     const uintptr_t start = FirstOf(span);
     const size_t got = span->TakeFree(n, [&out, start, size](size_t first, size_t count) {

@@ -99,6 +99,19 @@ TEST_F(HoardBorrow, NotWhileThereIsASpare) {
   ExpectSound(heap);
 }
 
+TEST_F(HoardBorrow, AlsoFromWhoHasOnlyWhatOthersPartedWith) {
+  HeapOf<Borrowing> heap(HoardOptions{.thresholds = {.empty_sixteenths = 1, .slack = 1}}, source);
+  const auto of_0 = TakeAs(0, heap, 3 * kObjects);
+  FreeOfEach(heap, of_0, kObjects - 1);
+  TakeAs(1, heap, 1);
+  TakeAs(2, heap, 1);
+  TakeAs(0, heap, kObjects - 1);  // what it kept is full
+  ASSERT_EQ(source.held(), 3 * kUnit);
+  TakeAs(3, heap, 1);
+  EXPECT_EQ(source.held(), 3 * kUnit);
+  ExpectSound(heap);
+}
+
 TEST_F(HoardBorrow, OnlyFromSoManyOn) {
   HeapOf<FromThree> heap(source);
   for (const size_t who : {0u, 1u, 2u}) {

@@ -27,7 +27,7 @@ def summary(recording: Recording, found: Sequence[Section]) -> RenderableType:
     from rich.text import Text
 
     lines: list[RenderableType] = [Text(printable(title(recording)), style="bold")]
-    if recording.last is not None:
+    if recording.last is not None and knows_residency(recording.last):
         parts = resident_parts(recording.last)
         table = Table(box=None, show_header=False, pad_edge=False)
         table.add_column()
@@ -42,7 +42,7 @@ def summary(recording: Recording, found: Sequence[Section]) -> RenderableType:
             ("not the heap's", parts.other),
             ("RSS" if parts.other is not None else "resident", parts.rss),
         ):
-            if value is not None and (name != "untouched" or knows_residency(recording.last)):
+            if value is not None:
                 table.add_row(name, human(value))
         lines += [table, Text()]
     first = first_things(found)

@@ -112,6 +112,8 @@ def resident_section(recording: Recording) -> Section:
     sample = recording.last
     if sample is None:
         return Section("resident", heading, missing=NO_STATS, remedy=GET_STATS)
+    if not knows_residency(sample):
+        return Section("resident", heading, missing=UNSEEN)
     parts = resident_parts(sample, recording.swing)
     heap = recording.profiles.get("heap")
     tops = heap.top("inuse_space", 1) if heap else []
@@ -123,14 +125,13 @@ def resident_section(recording: Recording) -> Section:
         ("metadata", parts.metadata, "the allocator's own tables"),
     ]
     rows = [[name, human(value), meaning] for name, value, meaning in causes]
-    if knows_residency(sample):
-        rows.append(
-            [
-                "untouched",
-                "-" * (parts.untouched > 0) + human(parts.untouched),
-                "in use but never written: not in memory",
-            ]
-        )
+    rows.append(
+        [
+            "untouched",
+            "-" * (parts.untouched > 0) + human(parts.untouched),
+            "in use but never written: not in memory",
+        ]
+    )
     if parts.other is not None:
         rows.append(["not the heap's", human(parts.other), "code, stacks, files, own mappings"])
     rows.append(["sum", human(parts.rss), "RSS" if parts.other is not None else "the heap's part"])
@@ -439,6 +440,8 @@ def map_section(recording: Recording) -> Section:
     sample = recording.last
     pages = hugemap.hugepages(sample.stats) if sample else []
     shown = [page for page in pages if page.in_memory]
+    if sample is not None and not knows_residency(sample):
+        return Section("map", heading, missing=UNSEEN)
     if not shown:
         why = NO_STATS if sample is None else "No hugepage of the heap is in memory."
         return Section("map", heading, missing=why, remedy=GET_STATS if sample is None else "")

@@ -244,11 +244,11 @@ struct Hoard {
 
     // A superblock with a free object for a bin that has none; under the bin's lock.
     [[gnu::noinline]] Block* Refill(Bin& bin, size_t home, size_t c) {
+      if constexpr (Traits::borrows_from > 0) lenders_.Note(home);
       Block* s = global_.Take(c, home, &bin);
       if (s == nullptr) {
         void* run = spares_.TakeSpare(home);
         if constexpr (Traits::borrows_from > 0) {
-          lenders_.Note(home);
           if (run == nullptr && spares_.at_most()) s = Borrow(bin, home, c);
         }
         if (s == nullptr) {
