@@ -92,8 +92,10 @@ TEST(Options, GoodValues) {
 }
 
 TEST(Options, OtherGoodValues) {
-  const auto of = [](const char* a) {
+  std::vector<std::shared_ptr<OptionTexts>> kept;
+  const auto of = [&kept](const char* a) {
     const Read r = ReadFrom({a});
+    kept.push_back(r.texts);
     EXPECT_EQ(r.warnings, "") << a;
     return r.options;
   };
