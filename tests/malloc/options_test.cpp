@@ -364,7 +364,9 @@ TEST(Options, EveryRowSaysWhatItIs) {
     EXPECT_GT(strlen(row.fallback), 0u);
     EXPECT_GT(strlen(row.help), 20u);
     ASSERT_NE(row.parse, nullptr);
+    OptionTexts texts;
     Options o;
+    o.texts = &texts;
     EXPECT_FALSE(row.parse("", o));  // nothing takes an empty value
   }
 }
