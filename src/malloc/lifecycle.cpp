@@ -232,13 +232,14 @@ namespace {
 // Who asks for profiles may sample densely, and a walk without tables takes a hundred times as
 // long; else the background thread makes them in its first round.
 void PrepareStackWalks(const Options& o) {
-  const bool asked = o.control == ControlChoice::kAlways || o.profile_path[0] != '\0' ||
-                     o.lifetimes != LifetimeChoice::kOff ||
-                     o.sample_interval != Options().sample_interval;
+  const bool dense =
+      o.profile_path[0] != '\0' || o.sample_interval != Options().sample_interval;
+  const bool asked =
+      dense || o.control == ControlChoice::kAlways || o.lifetimes != LifetimeChoice::kOff;
   const bool for_errors = o.check || o.says_guard;
   if ((!asked || o.sample_interval == 0) && !for_errors) return;
   FindInheritedConfinement();  // walks look ahead by a call that a filter may forbid
-  RefreshUnwindTables();
+  RefreshUnwindTables(dense ? TablesFor::kAllCode : TablesFor::kCodeMet);
 }
 
 // Early, so that most other handlers run outside of ours. Constructors of libraries that the

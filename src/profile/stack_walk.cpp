@@ -78,6 +78,10 @@ void NoteUnknownCode() {
 
 namespace {
 
+bool NeedsLoadedCode(WalkEnd end) {
+  return end == WalkEnd::kUnknownCode || end == WalkEnd::kNoTable;
+}
+
 // Goes on where the tables end, if the dynamic linker knows the code there; false: it does not.
 STRATA_NOINLINE bool WalkLoadedCode(WalkPosition& walk, StackReader& stack, uintptr_t* out,
                                     size_t max, uintptr_t* places) {
@@ -120,8 +124,8 @@ STRATA_READS_STACK size_t WalkFrom(const WalkStart& start, uintptr_t caller, uin
     if (STRATA_LIKELY(pin.index() != nullptr))
       end = WalkFrames(*pin.index(), walk, SelfRange(), stack, out, max, places);
   }
-  if (STRATA_UNLIKELY(end == WalkEnd::kUnknownCode)) {
-    NoteUnknownCode();
+  if (STRATA_UNLIKELY(NeedsLoadedCode(end))) {
+    if (end == WalkEnd::kUnknownCode) NoteUnknownCode();
     known = WalkLoadedCode(walk, stack, out, max, places);
   }
   size_t count = walk.count;
@@ -176,25 +180,26 @@ STRATA_NOINLINE STRATA_READS_STACK bool InSignalHandler() {
       if (pin.index() != nullptr)
         end = WalkFrames(*pin.index(), walk, SelfRange(), stack, frames, kDeepest);
     }
-    if (end == WalkEnd::kUnknownCode)
-      WalkFrames(LoadedCode(), walk, SelfRange(), stack, frames, kDeepest);
+    if (NeedsLoadedCode(end)) WalkFrames(LoadedCode(), walk, SelfRange(), stack, frames, kDeepest);
   });
   return walk.left_handler;
 }
 
 bool UnwindTablesStale() {
-  return !g_tables.prepared() || g_unknown.load(std::memory_order_relaxed) >=
-                                     g_unknown_until_stale.load(std::memory_order_relaxed);
+  return !g_tables.prepared() || g_tables.wants_table() ||
+         g_unknown.load(std::memory_order_relaxed) >=
+             g_unknown_until_stale.load(std::memory_order_relaxed);
 }
 
-bool RefreshUnwindTables() {
+bool RefreshUnwindTables(TablesFor which) {
   const ErrnoKeeper keep_errno;
   const uint32_t published = g_tables.published();
   OwnMemory memory;
   const auto read_maps = [](ScratchArray<char>& maps) {
     return ReadOwnMaps(maps) && maps.size() != 0;
   };
-  if (!g_tables.Refresh(read_maps, memory)) return false;
+  if (!CanFindLoadedCode()) which = TablesFor::kAllCode;  // no walk can do without
+  if (!g_tables.Refresh(read_maps, memory, which)) return false;
   const uint32_t until = g_unknown_until_stale.load(std::memory_order_relaxed);
   const bool in_vain =
       g_tables.published() == published && g_unknown.load(std::memory_order_relaxed) != 0;

@@ -3,16 +3,19 @@
 //
 // Inside malloc a walk must not lock, allocate or ask the dynamic linker, as glibc's backtrace and
 // libunwind do, and Debian's builds have no frame pointers. So RefreshUnwindTables makes tables of
-// each file's .eh_frame off the path (it copies through process_vm_readv, so that a file unmapped
-// meanwhile is no fault), and a walk goes by them, safe wherever an allocation may happen. A wrong
-// table leads to a short or wrong stack at worst, but for one case that can fault: a fiber's stack
-// is unmapped, a smaller one is mapped at the same place, and the thread walks nowhere in between.
-// Frames end a walk whose CFA is in a register other than sp and bp, and those above 256 KiB
-// without a frame pointer. bench/programs/stackwalk.cpp times it beside libunwind and backtrace.
+// .eh_frame of the files that walks meet, off the path (it copies through process_vm_readv, so that
+// a file unmapped meanwhile is no fault), and a walk goes by them, safe wherever an allocation may
+// happen. A wrong table leads to a short or wrong stack at worst, but for one case that can fault:
+// a fiber's stack is unmapped, a smaller one is mapped at the same place, and the thread walks
+// nowhere in between. Frames end a walk whose CFA is in a register other than sp and bp, and those
+// above 256 KiB without a frame pointer. bench/programs/stackwalk.cpp times it beside libunwind and
+// backtrace.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+
+#include "profile/unwind/tables_for.h"
 
 namespace strata {
 
@@ -38,12 +41,13 @@ const ScriptFrames& TheScriptFrames();
 // caller that is about to wait.
 bool InSignalHandler();
 
-// Whether a walk met code in no table (dlopen), or nothing was ever prepared.
+// Whether a walk met code in no file known (dlopen) or walks met a file often that has no table, or
+// nothing was ever prepared.
 bool UnwindTablesStale();
 
 // Makes the tables fit what is mapped now. Off the path: for the background thread, or a thread
 // that calls the profile API. False: no memory, or no /proc.
-bool RefreshUnwindTables();
+bool RefreshUnwindTables(TablesFor which = TablesFor::kCodeMet);
 // Whether this thread is in the midst of that: in a signal handler.
 bool RefreshesUnwindTables();
 

@@ -139,7 +139,7 @@ void WriteMappings(ThreadBuffer& b) {
 }
 
 void RefreshStacks(ThreadBuffer& b) {
-  RefreshUnwindTables();
+  RefreshUnwindTables(TablesFor::kAllCode);
   WriteMappings(b);
 }
 
@@ -279,7 +279,7 @@ void StartRecording() {
     return EndEarly();
   if (HasStacks()) {
     FindInheritedConfinement();  // else a walk stays on the page that it begins on
-    RefreshUnwindTables();
+    RefreshUnwindTables(TablesFor::kAllCode);
     pthread_atfork(HoldWalkersBeforeFork, ReleaseWalkersAfterFork, nullptr);
   }
   WatchForForks();

@@ -16,7 +16,7 @@ PROBE_API int probe_stale() { return strata::UnwindTablesStale(); }
 PROBE_API void probe_start() { strata::FindInheritedConfinement(); }
 PROBE_API int probe_refresh() {
   probe_start();
-  return strata::RefreshUnwindTables();
+  return strata::RefreshUnwindTables(strata::TablesFor::kAllCode);
 }
 PROBE_API void probe_round() { strata::KeepUnwindTables(); }
 PROBE_API void probe_fork() { strata::HoldWalkersBeforeFork(); }

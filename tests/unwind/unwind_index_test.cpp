@@ -49,7 +49,9 @@ class UnwindIndexTest : public testing::Test {
     g_caches = 0;
     g_maps_left = 1L << 40;
   }
-  bool Refresh() { return tables_.Refresh(Reading(process_.Maps()), process_); }
+  bool Refresh(TablesFor which = TablesFor::kAllCode) {
+    return tables_.Refresh(Reading(process_.Maps()), process_, which);
+  }
   // All that is mapped, but of caches only the pages that were written.
   void ExpectAccounted() {
     const size_t caches = tables_.bytes() - static_cast<size_t>(g_mapped.load());
@@ -217,6 +219,56 @@ TEST_F(UnwindIndexTest, AnotherFileAtTheSamePlaceGetsItsOwnTable) {
   process_.Close(kBase);
   ASSERT_TRUE(Refresh());
   EXPECT_FALSE(Find(kCodeAt + 70).in_module);
+}
+
+TEST_F(UnwindIndexTest, CodeThatWalksMeetGetsATable) {
+  const auto meet = [this](uintptr_t pc, uint32_t times) {
+    const UnwindTables::Pin pin(tables_);
+    for (uint32_t i = 0; i < times; ++i) {
+      const FoundRule found = pin.index()->Find(pc);
+      EXPECT_TRUE(found.table_missing);
+      EXPECT_FALSE(found.in_module);
+      EXPECT_EQ(found.rule, UnwindRule());
+    }
+  };
+  process_.Open(kBase, 20, 32, 7);
+  process_.Open(kOther, 30, 48, 8);
+  ASSERT_TRUE(Refresh(TablesFor::kCodeMet));
+  const size_t without = tables_.bytes();
+  meet(kCodeAt + 70, UnwindIndex::kMeetings - 1);
+  EXPECT_FALSE(tables_.wants_table());
+  // Meetings outlast a refresh for other reasons.
+  process_.Open(kOther + 0x200000, 3, 64, 9);
+  ASSERT_TRUE(Refresh(TablesFor::kCodeMet));
+  EXPECT_EQ(tables_.published(), 2u);
+  EXPECT_TRUE(Refresh(TablesFor::kCodeMet));
+  EXPECT_EQ(tables_.published(), 2u);
+  meet(kCodeAt + 130, 1);
+  EXPECT_TRUE(tables_.wants_table());
+  ASSERT_TRUE(Refresh(TablesFor::kCodeMet));
+  EXPECT_FALSE(tables_.wants_table());
+  EXPECT_EQ(Find(kCodeAt + 70).rule, Rsp(32));
+  EXPECT_FALSE(Find(kCodeAt + 70).table_missing);
+  const size_t with_one = tables_.bytes();
+  EXPECT_GT(with_one, without);
+  meet(kOther + kImageCode + 70, 3);
+  ASSERT_TRUE(Refresh());
+  EXPECT_EQ(Find(kOther + kImageCode + 70).rule, Rsp(48));
+  EXPECT_GT(tables_.bytes(), with_one);
+  ExpectAccounted();
+}
+
+TEST_F(UnwindIndexTest, AnotherFileWithoutATableIsMetAnew) {
+  process_.Open(kBase, 20, 32, 7);
+  ASSERT_TRUE(Refresh(TablesFor::kCodeMet));
+  for (uint32_t i = 0; i < UnwindIndex::kMeetings; ++i)
+    EXPECT_TRUE(UnwindTables::Pin(tables_).index()->Find(kCodeAt + 70).table_missing);
+  process_.Close(kBase);
+  process_.Open(kBase, 20, 96, 9);
+  ASSERT_TRUE(Refresh(TablesFor::kCodeMet));
+  EXPECT_EQ(tables_.published(), 2u);
+  EXPECT_FALSE(tables_.wants_table());
+  EXPECT_TRUE(Find(kCodeAt + 70).table_missing);
 }
 
 TEST_F(UnwindIndexTest, ReplacedTablesAreFreedOnceUnpinned) {

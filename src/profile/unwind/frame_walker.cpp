@@ -39,8 +39,10 @@ STRATA_READS_STACK WalkEnd WalkFrames(const Rules& rules, WalkPosition& walk, Co
       return WalkEnd::kOutermost;
     }
     if (STRATA_UNLIKELY(kind == RuleKind::kNone)) {
-      if (!IsSignalReturn(walk.at.pc))
+      if (!IsSignalReturn(walk.at.pc)) {
+        if (found.table_missing) return WalkEnd::kNoTable;
         return found.in_module ? WalkEnd::kNoRule : WalkEnd::kUnknownCode;
+      }
       found.rule = UnwindRule::Of(RuleKind::kSignal);
     }
     stack.Confirm();

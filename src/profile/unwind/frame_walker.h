@@ -17,6 +17,7 @@ enum class WalkEnd : uint8_t {
   kOutermost,    // of the thread or process
   kFull,         // no room for more
   kUnknownCode,  // code in no table
+  kNoTable,      // code whose table was not made yet
   kNoRule,       // code without unwind information, or beyond it
   kUnreadable,   // the stack is not what the tables say
 };

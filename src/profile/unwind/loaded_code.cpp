@@ -74,6 +74,14 @@ FindObject FindObjectFunction() {
 
 }  // namespace
 
+bool CanFindLoadedCode() {
+#ifdef DLFO_STRUCT_HAS_EH_DBASE
+  return FindObjectFunction() != nullptr;
+#else
+  return false;
+#endif
+}
+
 bool FindFrameIndex(uintptr_t pc, FrameIndex* index) {
 #ifdef DLFO_STRUCT_HAS_EH_DBASE
   const FindObject find = pc < kAddressEnd ? FindObjectFunction() : nullptr;

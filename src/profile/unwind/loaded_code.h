@@ -21,6 +21,9 @@ struct FrameIndex {
   size_t size = 0;
 };
 
+// Whether the C library has the search at all. Not within malloc: it looks the function up.
+bool CanFindLoadedCode();
+
 // Whether the dynamic linker knows a file with unwind information there. Any thread, at any time.
 bool FindFrameIndex(uintptr_t pc, FrameIndex* index);
 

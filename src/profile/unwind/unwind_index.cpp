@@ -13,12 +13,15 @@ namespace strata {
 
 FoundRule UnwindIndex::FindSlow(uintptr_t pc) const {
   if (pc >= kAddressEnd) return {};
-  const CodeModule* last = modules_ + count_;
-  const CodeModule* m = std::upper_bound(
-      static_cast<const CodeModule*>(modules_), last, pc,
+  CodeModule* m = std::upper_bound(
+      modules_, modules_ + count_, pc,
       [](uintptr_t address, const CodeModule& module) { return address < module.begin; });
   if (m == modules_ || pc >= m[-1].end) return {};
   --m;
+  if (!m->read) {
+    NoteMeeting(*m);
+    return {UnwindRule(), false, true};
+  }
   const UnwindRule rule = m->table != nullptr ? m->table->Find(pc - m->begin) : UnwindRule();
   const size_t slot = SlotOf(pc);
   const uint32_t page = 1u << slot / kWordsPerPage;
@@ -27,6 +30,14 @@ FoundRule UnwindIndex::FindSlow(uintptr_t pc) const {
   cache_[slot].store(uint64_t{pc >> kCacheBits} << UnwindRule::kBits | rule.bits(),
                      std::memory_order_relaxed);
   return {rule, true};
+}
+
+// relaxed: only a number; a refresh that misses the last meeting makes the table at the next.
+void UnwindIndex::NoteMeeting(CodeModule& module) const {
+  std::atomic_ref<uint32_t> met(module.met);
+  if (met.load(std::memory_order_relaxed) >= kMeetings) return;
+  if (met.fetch_add(1, std::memory_order_relaxed) + 1 >= kMeetings)
+    wants_table_.store(true, std::memory_order_relaxed);
 }
 
 // A walker's half of the handshake with FreeReplaced: it announces the pin, then looks again. Both
@@ -103,6 +114,7 @@ bool UnwindTables::Publish(const ScratchArray<CodeModule>& list) {
     if (index->cache_[i].load(std::memory_order_relaxed) != 0)
       index->cache_[i].store(0, std::memory_order_relaxed);
   }
+  index->wants_table_.store(false, std::memory_order_relaxed);
   index->modules_ = modules;
   index->count_ = list.size();
   index->bytes_ = bytes;
@@ -177,6 +189,7 @@ bool UnwindTables::MakeTable(uintptr_t base, MemoryReader& memory, ScratchArray<
   if (!is_there(&before)) return false;
   *out_of_memory = before.frames_size != 0 && !CopyFrames(before, memory, bytes, &section);
   if (*out_of_memory || !is_there(&after)) return false;
+  module->read = true;
   if (before.frames_size == 0) return true;
   size_t entries;
   module->table = UnwindTable::Make(section, module->begin, module->end, memory_, &entries);
@@ -186,24 +199,34 @@ bool UnwindTables::MakeTable(uintptr_t base, MemoryReader& memory, ScratchArray<
   return true;
 }
 
-// Takes over the tables of the current index and makes those that are missing; leaves out what has
-// gone meanwhile. On failure those made stay in `list`, for the caller to free.
+// Takes over what the current index has and makes the tables that `which` asks for; leaves out what
+// has gone meanwhile. `changes`: files and tables that are new. On failure those made stay in
+// `list`, for the caller to free.
 bool UnwindTables::FillTables(MemoryReader& memory, ScratchArray<CodeModule>& list,
-                              const ScratchArray<uintptr_t>& bases, size_t* made) {
+                              const ScratchArray<uintptr_t>& bases, TablesFor which,
+                              size_t* changes) {
   const UnwindIndex* current = current_.load(std::memory_order_relaxed);
   ScratchArray<uint8_t> bytes;
   size_t kept = 0;
   for (size_t i = 0; i < list.size(); ++i) {
     CodeModule& module = list[kept] = list[i];
-    const CodeModule* known = nullptr;
+    CodeModule* known = nullptr;
     for (size_t k = 0; current != nullptr && known == nullptr && k < current->count_; ++k) {
       if (current->modules_[k].SameCode(module)) known = &current->modules_[k];
     }
-    bool out_of_memory = false;
-    if (known != nullptr) {
+    if (known == nullptr) {
+      ++*changes;
+    } else {
       module.table = known->table;
+      module.read = known->read;
+      module.met = std::atomic_ref<uint32_t>(known->met).load(std::memory_order_relaxed);
+    }
+    const bool wanted = which == TablesFor::kAllCode || module.met >= UnwindIndex::kMeetings;
+    bool out_of_memory = false;
+    if (module.read || !wanted) {
+      // Stays as it is.
     } else if (MakeTable(bases[i], memory, bytes, &module, &out_of_memory)) {
-      ++*made;
+      ++*changes;
     } else {
       if (out_of_memory) return false;
       continue;
@@ -214,15 +237,16 @@ bool UnwindTables::FillTables(MemoryReader& memory, ScratchArray<CodeModule>& li
   return true;
 }
 
-bool UnwindTables::RefreshFrom(const char* maps, size_t size, MemoryReader& memory) {
+bool UnwindTables::RefreshFrom(const char* maps, size_t size, MemoryReader& memory,
+                               TablesFor which) {
   FreeReplaced();
   ScratchArray<CodeModule> list;
   ScratchArray<uintptr_t> bases;
   if (!ListModules(maps, size, memory, list, bases)) return false;
-  size_t made = 0;
+  size_t changes = 0;
   const UnwindIndex* current = current_.load(std::memory_order_relaxed);
-  bool ok = FillTables(memory, list, bases, &made);
-  if (ok && made == 0 && current != nullptr && current->count_ == list.size()) return true;
+  bool ok = FillTables(memory, list, bases, which, &changes);
+  if (ok && changes == 0 && current != nullptr && current->count_ == list.size()) return true;
   ok = ok && Publish(list);
   if (ok) return true;
   for (size_t i = 0; i < list.size(); ++i) FreeTable(list[i].table);

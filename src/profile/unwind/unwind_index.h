@@ -1,6 +1,9 @@
-// All unwind tables of a process, as walkers see them: an index that never changes, replaced as a
-// whole when files come and go. A walker pins the current index, which takes no lock; a replaced
-// one is freed once nobody has it pinned. Sits in profile/unwind.
+// All unwind tables of a process, as walkers see them: an index whose tables never change, replaced
+// as a whole when files come and go. A walker pins the current index, which takes no lock; a
+// replaced one is freed once nobody has it pinned. Sits in profile/unwind.
+//
+// A file gets its table once walks have met its code often enough: a server with sixty libraries
+// allocates from five, and the tables of all of them take six megabytes.
 //
 // Why pins and not a grace period by threads: it needs no list of threads, none of their time and
 // no TLS, works in signal handlers, and costs two atomic operations a walk. The records with the
@@ -20,6 +23,7 @@
 #include "base/units.h"
 #include "profile/mappings.h"
 #include "profile/unwind/elf_code.h"
+#include "profile/unwind/tables_for.h"
 #include "profile/unwind/unwind_table.h"
 
 namespace strata {
@@ -28,10 +32,12 @@ namespace strata {
 struct CodeModule {
   uintptr_t begin = 0;
   uintptr_t end = 0;
-  UnwindTable* table = nullptr;  // null: the file has no unwind information
+  UnwindTable* table = nullptr;  // null: not read yet, or the file has no unwind information
   uint64_t device = 0;
   uint64_t inode = 0;
   uint64_t fingerprint = 0;
+  bool read = false;
+  uint32_t met = 0;  // by walks while it was not; atomic in an index
 
   bool SameCode(const CodeModule& o) const {
     return begin == o.begin && end == o.end && device == o.device && inode == o.inode &&
@@ -41,6 +47,9 @@ struct CodeModule {
 
 class UnwindIndex {
  public:
+  // So many walks pay the hundredfold for a file before its table is made.
+  static constexpr uint32_t kMeetings = 32;
+
   // The rule for the code at `pc`. Any thread, while it has the index pinned.
   STRATA_ALWAYS_INLINE FoundRule Find(uintptr_t pc) const {
     // One word holds the rule and the part of pc that its place in the cache does not say, so it
@@ -72,6 +81,7 @@ class UnwindIndex {
     return (pc + (spread >> (64 - kCacheBits))) & ((size_t{1} << kCacheBits) - 1);
   }
   FoundRule FindSlow(uintptr_t pc) const;
+  void NoteMeeting(CodeModule& module) const;
   size_t CacheBytesUsed() const {
     return static_cast<size_t>(std::popcount(cache_pages_.load(std::memory_order_relaxed))) *
            kNativePageSize;
@@ -85,6 +95,7 @@ class UnwindIndex {
   std::atomic<uint64_t>* cache_ = nullptr;  // kept when the record is used again
   // A bit for each page of the cache that was ever written: the kernel has backed no others.
   mutable std::atomic<uint32_t> cache_pages_{0};
+  mutable std::atomic<bool> wants_table_{false};  // a file was met often enough
   static_assert(kCacheBytes / kNativePageSize <= 32);
 };
 
@@ -97,10 +108,10 @@ class UnwindTables {
   // another thread has refreshed since. False: no text, no memory, or too many old indexes are
   // still pinned.
   template <class ReadMaps>
-  bool Refresh(ReadMaps&& read_maps, MemoryReader& memory) {
+  bool Refresh(ReadMaps&& read_maps, MemoryReader& memory, TablesFor which = TablesFor::kAllCode) {
     LockHolder hold(lock_);
     ScratchArray<char> maps;
-    return read_maps(maps) && RefreshFrom(maps.data(), maps.size(), memory);
+    return read_maps(maps) && RefreshFrom(maps.data(), maps.size(), memory, which);
   }
 
   // Holds the current index while it lives.
@@ -123,6 +134,12 @@ class UnwindTables {
   bool Refreshes() const { return lock_.HeldByThisThread(); }
 
   bool prepared() const { return current_.load(std::memory_order_relaxed) != nullptr; }
+  // A refresh would make a table for code that walks have met.
+  bool wants_table() const {
+    // No pin: indexes are never freed, and that of one replaced meanwhile tells of the past.
+    const UnwindIndex* index = current_.load(std::memory_order_acquire);
+    return index != nullptr && index->wants_table_.load(std::memory_order_relaxed);
+  }
   // Memory written to, and so taken from the system, for all of it.
   size_t bytes() const {
     size_t sum = bytes_.load(std::memory_order_relaxed);
@@ -139,11 +156,13 @@ class UnwindTables {
   static constexpr size_t kIndexes = 6;
 
   UnwindIndex* PinCurrent();
-  bool RefreshFrom(const char* maps, size_t size, MemoryReader& memory) STRATA_REQUIRES(lock_);
+  bool RefreshFrom(const char* maps, size_t size, MemoryReader& memory, TablesFor which)
+      STRATA_REQUIRES(lock_);
   bool ListModules(const char* maps, size_t size, MemoryReader& memory,
                    ScratchArray<CodeModule>& list, ScratchArray<uintptr_t>& bases);
   bool FillTables(MemoryReader& memory, ScratchArray<CodeModule>& list,
-                  const ScratchArray<uintptr_t>& bases, size_t* made) STRATA_REQUIRES(lock_);
+                  const ScratchArray<uintptr_t>& bases, TablesFor which, size_t* changes)
+      STRATA_REQUIRES(lock_);
   bool MakeTable(uintptr_t base, MemoryReader& memory, ScratchArray<uint8_t>& bytes,
                  CodeModule* module, bool* out_of_memory) STRATA_REQUIRES(lock_);
   bool Publish(const ScratchArray<CodeModule>& list) STRATA_REQUIRES(lock_);

@@ -16,6 +16,7 @@ namespace strata {
 struct FoundRule {
   UnwindRule rule;
   bool in_module = false;
+  bool table_missing = false;  // the code is known, its rules were not read yet
 };
 
 }  // namespace strata
