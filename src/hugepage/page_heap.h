@@ -72,6 +72,13 @@ class PageHeap {
     tiers_.used -= r.length;
     runs_.Give(tiers_, r);
     NoteUse();
+    if (STRATA_UNLIKELY(tiers_.cache.due() > HugePages(0)))
+      release_due_.store(true, std::memory_order_relaxed);
+  }
+  // After GiveHolding, without the lock: a large run may have to go back to the kernel at once.
+  STRATA_ALWAYS_INLINE void ReleaseDue() STRATA_EXCLUDES(tiers_.lock) {
+    if (STRATA_LIKELY(!release_due_.load(std::memory_order_relaxed))) return;
+    ReleaseDueNow();
   }
 
   // In place; false leaves all as it was. Drops the lock for a while when it grows.
@@ -293,6 +300,7 @@ class PageHeap {
     return TakeHolding(request);
   }
   void TouchFirst(const PageRun& run) STRATA_EXCLUDES(tiers_.lock);
+  void ReleaseDueNow() STRATA_EXCLUDES(tiers_.lock);
   PageRun TakeAfterRelease(const PageRequest& r) STRATA_REQUIRES(tiers_.lock);
   void LookAtSoftLimit(Pages untouched) STRATA_REQUIRES(tiers_.lock);
 
@@ -319,6 +327,7 @@ class PageHeap {
   Upkeep<Kernel> upkeep_ STRATA_GUARDED_BY(tiers_.lock);
   Pages watch_ STRATA_GUARDED_BY(tiers_.lock){SIZE_MAX >> kPageShift};
   std::atomic<bool> grew_past_watch_{false};  // written under the lock, as the next
+  std::atomic<bool> release_due_{false};      // the same
   std::atomic<size_t> used_lately_{0};        // pages
 };
 
@@ -343,6 +352,13 @@ STRATA_NOINLINE void PageHeap<Kernel>::TouchFirst(const PageRun& run) {
   if (ns == 0) return;
   LockHolder hold(tiers_.lock);
   tiers_.cold.NoteTouches(ns, 1, Seconds(tiers_.CoarseNow()));
+}
+
+template <PageKernel Kernel>
+STRATA_NOINLINE void PageHeap<Kernel>::ReleaseDueNow() {
+  LockHolder hold(tiers_.lock);
+  release_due_.store(false, std::memory_order_relaxed);
+  upkeep_.ReleaseDue(tiers_);
 }
 
 template <PageKernel Kernel>

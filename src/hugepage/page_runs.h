@@ -365,7 +365,7 @@ void PageRuns<Kernel>::GiveLarge(Tiers& t, PageRange r) {
   }
   t.large -= whole.length;
   if (STRATA_UNLIKELY(t.marked != 0)) return GivePieces(t, whole);
-  t.cache.Give(whole, t.CoarseNow());
+  t.cache.GiveRun(whole, t.CoarseNow());
 }
 
 // Those that were taken apart are no hugepages any more, and go back to the kernel at the next

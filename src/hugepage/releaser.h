@@ -43,6 +43,10 @@ class Releaser {
   // The cache keeps so many while regions have anything to give.
   Pages Release(Tiers& t, Pages target, HugePages keep_cached, Program program)
       STRATA_REQUIRES(t.lock);
+  // Free whole hugepages of the cache.
+  Pages ReleaseCached(Tiers& t, HugePages n) STRATA_REQUIRES(t.lock) {
+    return ReleaseFromCache(t, PagesOf(n), HugePages(0));
+  }
   // False: there was none.
   bool DropEmptyRegions(Tiers& t) STRATA_REQUIRES(t.lock);
 

@@ -64,6 +64,9 @@ class Upkeep {
     return releaser_.Release(t, target, HugePages(0), Program::kIsShort);
   }
 
+  // What large runs that were just freed have left to give back at once.
+  void ReleaseDue(Tiers& t) STRATA_REQUIRES(t.lock);
+
   // In the child of a fork: who was in the middle of it is not there.
   void Recover(Tiers& t) STRATA_REQUIRES(t.lock) {
     t.rebuilding = Pages(0);
@@ -173,6 +176,13 @@ STRATA_NOINLINE Pages Upkeep<Kernel>::ReleaseForRequest(Tiers& t, Pages target) 
   Pages released;
   OnSideStack([&]() STRATA_NO_TSA { released = ReleaseAnyway(t, target); });
   return released;
+}
+
+template <PageKernel Kernel>
+void Upkeep<Kernel>::ReleaseDue(Tiers& t) {
+  const HugePages due = t.cache.TakeDue();
+  if (releases_ && due > HugePages(0))
+    OnSideStack([&]() STRATA_NO_TSA { releaser_.ReleaseCached(t, due); });
 }
 
 }  // namespace strata

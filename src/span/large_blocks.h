@@ -65,6 +65,7 @@ class LargeBlocks {
       place.spans.Delete(span);
       if (!range.empty()) place.pages.Give(range);
     });
+    heap_.ReleaseDue();
   }
 
   // Moves the start of a block that is out of the page map into another without copying, as much as

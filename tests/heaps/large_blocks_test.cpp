@@ -62,6 +62,33 @@ TEST_F(LargeBlocksTest, EachTakingAndGivingCounts) {
   ExpectAllGoesBack();
 }
 
+TEST_F(LargeBlocksTest, TheFirstOfItsSizeGoesBackAtOnce) {
+  constexpr size_t kSize = 10 * kHugePageSize;
+  const auto round = [&] {
+    void* p = Take(kSize);
+    kernel_.Touch(p, kSize, 1);
+    EXPECT_EQ(kernel_.physical_bytes(), kSize);
+    Give(p);
+  };
+  round();
+  EXPECT_EQ(kernel_.physical_bytes(), 0u);
+  EXPECT_EQ(heap_->page_heap().free_backed(), Pages(0));
+  round();  // it was missed
+  EXPECT_EQ(kernel_.physical_bytes(), kSize);
+  round();
+  EXPECT_EQ(kernel_.physical_bytes(), kSize);
+  ExpectAllGoesBack();
+}
+
+TEST_F(LargeBlocksTest, NothingGoesBackAtOnceWhereNothingShall) {
+  Heap keeping(kernel_, memory_.arena(), PageHeapOptions{.release = false},
+               [](BadFree, void*) { ADD_FAILURE() << "a bad free"; });
+  void* p = keeping.large().Take(10 * kHugePageSize, 16).address;
+  kernel_.Touch(p, 10 * kHugePageSize, 1);
+  keeping.large().Give(keeping.large().At(p));
+  EXPECT_EQ(kernel_.physical_bytes(), 10 * kHugePageSize);
+}
+
 TEST_F(LargeBlocksTest, OneThatIsResizedInPlaceCountsAsItIs) {
   void* p = Take(300'000);
   Span* span = heap_->large().At(p);
