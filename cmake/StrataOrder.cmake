@@ -9,15 +9,16 @@
 # nothing in memory. Relocations are apart, as no fork reads them. Large variables lie behind all
 # others (STRATA_LARGE), first the one whose beginning is in use. GNU ld and lld take the script in
 # addition to their own; lld makes one segment of all code.
-set(STRATA_READ_AT_START /src/os/* /deep_bind /malloc/library_thread /malloc/runtime
-  /malloc/stand_down /malloc/watched_calls /unwind/loaded_code)
+set(STRATA_READ_AT_START /base/own_variables /deep_bind /libc_symbol /malloc/library_thread
+  /malloc/runtime /malloc/stand_down /malloc/watched_calls /os/address_limit /os/clock
+  /os/confinement /os/rseq /os/side_stack /os/system_kernel /rseq_area /unwind/eh_frame
+  /unwind/loaded_code)
 function(strata_order_start_up target list)
   set(script "${PROJECT_BINARY_DIR}/start_up.ld")
-  set(start_up "    *crt*.o(.text)\n"
-    "    *libc_nonshared.a:*(.text .text.*)\n    *(.text.startup .text.startup.*)\n"
-    "    *(.text.exit .text.exit.*)\n")
-  list(JOIN start_up "" start_up)
-  set(common "    *(__rseq_failure)\n    *libgcc.a:*(.text .text.*)\n")
+  set(start_up "    *libc_nonshared.a:*(.text .text.*)\n    *(.text.startup .text.startup.*)\n")
+  set(common "    *crt*.o(.text)\n    *(.text.exit .text.exit.*)\n"
+    "    *(__rseq_failure)\n    *libgcc.a:*(.text .text.*)\n")
+  list(JOIN common "" common)
   set(idle "")
   set(serving "")
   set(some "")
@@ -32,16 +33,35 @@ function(strata_order_start_up target list)
       string(APPEND ${part} "    *(.text.${line} .text.${line}.* .text.unlikely.${line})\n")
     endif()
   endforeach()
-  set(constants "")
+  set(constants "    *(.rodata.cst* .rodata._Z*E .rodata._ZN6strata11DwarfCursor*)\n"
+    "    */malloc/options.cpp.o(.rodata)\n")
+  list(JOIN constants "" constants)
   foreach(file IN LISTS STRATA_READ_AT_START)
-    string(APPEND constants "    *${file}.cpp.o(.rodata.*)\n")
+    string(APPEND constants "    *${file}.cpp.o(.rodata .rodata.*)\n")
   endforeach()
   # GNU ld begins another segment where it would have to skip a page of the largest size.
-  set(apart ". = ALIGN(CONSTANT(MAXPAGESIZE)) + CONSTANT(MAXPAGESIZE);")
+  set(window ". = ALIGN(CONSTANT(MAXPAGESIZE));")
+  set(apart "${window} . += CONSTANT(MAXPAGESIZE);")
   file(CONFIGURE OUTPUT "${script}" @ONLY CONTENT "SECTIONS {
-  .fini : { KEEP (*(SORT_NONE(.fini))) }
-  .text.start_up : {\n@start_up@  }
+  .rodata.start_up : {
+@constants@  }
   @apart@
+  .rodata : { *(.rodata .rodata.*) }
+  .eh_frame_hdr : { *(.eh_frame_hdr) }
+  .eh_frame : { KEEP (*(.eh_frame)) }
+  .gcc_except_table : { *(.gcc_except_table .gcc_except_table.*) }
+  @window@
+  PROVIDE_HIDDEN (strata_once_begin = .);
+  .rela.plt : { *(.rela.plt .rela.iplt) }
+  .rela.dyn : { *(.rela.*) }
+  @apart@
+} INSERT AFTER .gnu.version_r;
+SECTIONS {
+  .text.start_up : {\n@start_up@  }
+  PROVIDE_HIDDEN (strata_once_end = .);
+  @apart@
+  .init : { KEEP (*(SORT_NONE(.init))) }
+  .fini : { KEEP (*(SORT_NONE(.fini))) }
   .plt : { *(.plt) *(.iplt) }
   .plt.got : { *(.plt.got) }
   .plt.sec : { *(.plt.sec) }
@@ -55,13 +75,6 @@ function(strata_order_start_up target list)
   @apart@
   .text.large : {\n@large@  }
 } INSERT BEFORE .text;
-SECTIONS {
-  .rodata.start_up : {
-    *(.rodata.cst* .rodata._Z*)
-    *(EXCLUDE_FILE(*/gzip.cpp.o */hot_kernel.cpp.o */damon.cpp.o */client.cpp.o) .rodata)
-@constants@  }
-  @apart@
-} INSERT AFTER .gnu.version_r;
 SECTIONS { .bss.large : { *system_kernel.cpp.o(.bss.large) *(.bss.large) } } INSERT AFTER .bss;
 ")
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${list}")

@@ -160,6 +160,31 @@ def test_what_a_small_program_runs_lies_together(library: Path) -> None:
     assert int(windows) <= 2, apart
 
 
+# The start's code, and the relocations, are in memory until the heap has grown.
+def test_what_only_the_start_runs_leaves_memory(library: Path) -> None:
+    table = subprocess.run(["nm", library], capture_output=True, text=True, check=True).stdout
+    once = [
+        int(at, 16)
+        for at in re.findall(r"^(\w+) [rt] strata_once_(?:begin|end)$", table, re.MULTILINE)
+    ]
+    assert len(once) == 2, "the linker script names what only the start needs"
+    maps = subprocess.run(
+        ["cat", "/proc/self/smaps"],
+        env={"LD_PRELOAD": str(library)},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    ranges = re.findall(
+        r"^(\w+)-(\w+) r\S+ .*libstrata.*\n(?:\w+: .*\n)*?Rss: +(\d+) kB", maps, re.MULTILINE
+    )
+    base = int(ranges[0][0], 16)
+    resident = {int(first, 16) - base: int(kib) for first, _, kib in ranges}
+    start = max(at for at in resident if at < max(once))
+    assert resident[start] == 0
+    assert resident[0] > 0
+
+
 def test_each_file_that_the_order_names_is_there() -> None:
     """A section that goes by the name of a file that is gone is empty, and no linker says so."""
     root = SCRIPTS.parent

@@ -24,7 +24,15 @@ constexpr Pages HeadroomOf(Pages demand) { return std::max(PagesOf(HugePages(4))
 // 62nd part of that is forgotten.
 class RecentMax {
  public:
-  explicit RecentMax(uint32_t ms) : ms_(ms), slot_ms_(ms / (kSlots - 2) + 1) {}
+  static constexpr size_t kSlots = 64;
+  struct Slot {
+    uint64_t number, last_ms;
+    size_t max;
+  };
+
+  // The slots lie elsewhere: nobody's memory until they are written to.
+  RecentMax(uint32_t ms, Slot (&slots)[kSlots])
+      : ms_(ms), slot_ms_(ms / (kSlots - 2) + 1), slots_(slots) {}
 
   void Add(uint64_t now_ms, size_t value) {
     const uint64_t number = now_ms / slot_ms_ + 1;
@@ -43,18 +51,12 @@ class RecentMax {
   }
 
  private:
-  static constexpr size_t kSlots = 64;
-  struct Slot {
-    uint64_t number, last_ms;
-    size_t max;
-  };
-
   bool IsUsed(size_t slot) const { return (used_ >> slot & 1) != 0; }
 
   uint32_t ms_, slot_ms_;
-  uint64_t used_ = 0;   // by bit, the slots that were written to
-  Slot slots_[kSlots];  // the others are nobody's memory yet
+  uint64_t used_ = 0;  // by bit, the slots that were written to
   static_assert(kSlots == 64);
+  Slot (&slots_)[kSlots];
 };
 
 // How much was asked of the allocator since the last look. At kIdle a program may compute all the
@@ -69,10 +71,12 @@ class DemandTracker {
 
   explicit DemandTracker(const Windows& windows)
       : idle_ms_(windows.idle_ms),
-        swing_(windows.short_ms),
-        level_(windows.long_ms),
-        peak_(windows.peak_ms),
-        idle_peak_(windows.idle_ms) {}
+        swing_(windows.short_ms, slots_[0]),
+        level_(windows.long_ms, slots_[1]),
+        peak_(windows.peak_ms, slots_[2]),
+        idle_peak_(windows.idle_ms, slots_[3]) {}
+  DemandTracker(const DemandTracker&) = delete;
+  DemandTracker& operator=(const DemandTracker&) = delete;
 
   // At each change of use.
   void Record(size_t used) {
@@ -124,6 +128,7 @@ class DemandTracker {
   uint64_t idle_since_ms_ = 0;
   uint64_t epoch_start_ms_ = 0;
   uint64_t now_ms_ = 0;
+  RecentMax::Slot slots_[4][RecentMax::kSlots];
 };
 
 }  // namespace strata

@@ -26,6 +26,7 @@
 #include "malloc/region_calls.h"
 #include "malloc/report_calls.h"
 #include "malloc/runtime.h"
+#include "malloc/start_code.h"
 #include "malloc/watched_calls.h"
 #include "os/confinement.h"
 #include "os/file_list_lock.h"
@@ -258,6 +259,7 @@ __attribute__((constructor(101))) void OnLoad() {
   const Options& o = TheRuntime().options;
   PrepareStackWalks(o);
   if (o.control == ControlChoice::kAlways || o.profile_signal != 0) TendBackground();
+  NoteLoaded();
 }
 
 bool IsAnythingDueAtExit(const Options& o) {

@@ -134,7 +134,6 @@ STRATA_ONCE void Start() {
 
 STRATA_ONCE Runtime::Runtime(const Options& o)
     : options(o),
-      thp(ReadThpMode()),
       thread_cache_limit(o.cpu_cache_bytes),
       heap((kernel.Init(DefaultWindow(), AdviceOf(o), arena, PageMap::kBytesAPage), kernel), arena,
            HeapOptions(o), HandleBadFree, TiersOf(o)),

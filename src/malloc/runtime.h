@@ -43,7 +43,6 @@ struct Runtime {
   SystemKernel kernel;
   MetadataArena arena{MapMetadata};
   RseqInfo rseq;
-  ThpMode thp = ThpMode::kUnknown;
   std::atomic<size_t> thread_cache_limit;
   FreedMark freed_mark = FreedMark::kNone;  // of this process; set at the start
   MarkLooks mark_looks;

@@ -23,6 +23,7 @@
 #include "malloc/sampling.h"
 #include "malloc/slow_path.h"
 #include "malloc/stand_down.h"
+#include "malloc/start_code.h"
 #include "os/side_stack.h"
 
 namespace strata {
@@ -64,6 +65,7 @@ namespace {
 STRATA_NOINLINE void GiveUpCostly(Runtime& r) {
   const ThreadState& t = t_state;
   if (t.vforked || t.at_work || t.starts_no_thread || !r.heap.growth().Take()) return;
+  LetGoOfStartCode();
   OnSideStack([&r, &t] {
     if (t.slabs != nullptr) r.front().cpu.GiveUpCostly(r.heap.central());
     r.front().transfer.GiveUpCostly();

@@ -430,6 +430,7 @@ size_t ResidentMetadata() {
 }
 
 ThpMode ReadThpMode() {
+  if (!MayOpenFiles()) return ThpMode::kUnknown;
   const ErrnoKeeper keep;
   const int fd = raw::Open("/sys/kernel/mm/transparent_hugepage/enabled", O_RDONLY | O_CLOEXEC);
   if (fd < 0) return ThpMode::kUnknown;

@@ -118,7 +118,7 @@ void* MapMetadata(size_t bytes);
 // Resident bytes of all of it.
 size_t ResidentMetadata();
 
-// The system's THP mode, read without allocating.
+// The system's THP mode now, read without allocating; unknown where no file may be opened.
 ThpMode ReadThpMode();
 const char* NameOf(ThpMode mode);
 

@@ -199,7 +199,7 @@ void ForgetWatchInChild() {
 }
 
 bool HugepagesAreOff() {
-  return CurrentState() == RunState::kReady && TheRuntime().thp == ThpMode::kNever;
+  return CurrentState() == RunState::kReady && ReadThpMode() == ThpMode::kNever;
 }
 
 // Linux on Arm keeps the upper byte from the kernel's own calls unless a program asks otherwise; we

@@ -152,7 +152,7 @@ void CollectAll(HeapStats& out) {
   out.rseq = r.rseq.index == RseqIndex::kMmCid
                  ? "mm_cid"
                  : (r.rseq.index == RseqIndex::kCpuId ? "cpu_id" : "none");
-  out.thp_mode = NameOf(r.thp);
+  out.thp_mode = NameOf(ReadThpMode());
   const SpanTotals totals = CollectClasses(r, out);
   const size_t by_cpu = out.cpu_cache;
   CollectThreadCaches(r, out);

@@ -103,12 +103,13 @@ void PrepareOutput() {
   }
   if (!r.options.verbose) return;
   char limits[256];
+  const ThpMode thp = ReadThpMode();
   Message()
       .Text("caches ")
       .Text(CacheModeName())
       .Text(", THP mode ")
-      .Text(NameOf(r.thp))
-      .Text(r.thp == ThpMode::kNever ? " (no hugepages available)" : "")
+      .Text(NameOf(thp))
+      .Text(thp == ThpMode::kNever ? " (no hugepages available)" : "")
       .Text(", release ")
       .Text(r.options.release ? "on" : "off")
       .Text(LimitsInWords(limits, sizeof(limits)))
