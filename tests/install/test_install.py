@@ -118,9 +118,10 @@ def test_pkg_config_leaves_what_follows_alone(prefix: Path, tmp_path: Path) -> N
     assert "[libstrata.so.0]" in needed
     run("gcc", "-c", at["bar.c"], "-o", at["bar.o"])
     run("ar", "rcs", tmp_path / "libbar.a", at["bar.o"])
-    run("gcc", "-static", at["main.c"], *static, f"-L{tmp_path}", "-lbar", "-o", at["q"])
-    assert " T strata_stats\n" in run("nm", at["q"])
-    run(at["q"])
+    for kind in "-static", "-static-pie":
+        run("gcc", kind, at["main.c"], *static, f"-L{tmp_path}", "-lbar", "-o", at["q"])
+        assert " T strata_stats\n" in run("nm", at["q"])
+        run(at["q"])
 
 
 @pytest.mark.parametrize("source", COMPILER)

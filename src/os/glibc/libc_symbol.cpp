@@ -24,13 +24,13 @@ const link_map* Files() {
   const auto* segments = reinterpret_cast<const ElfW(Phdr)*>(getauxval(AT_PHDR));
   const size_t n = segments == nullptr ? 0 : getauxval(AT_PHNUM);
   const ElfW(Phdr)* dynamic = nullptr;
-  uintptr_t base = 0;
+  const ElfW(Phdr)* own = nullptr;  // none in a static program: it has no linker that would need it
   for (size_t i = 0; i < n; ++i) {
-    if (segments[i].p_type == PT_PHDR)
-      base = reinterpret_cast<uintptr_t>(segments) - segments[i].p_vaddr;
+    if (segments[i].p_type == PT_PHDR) own = &segments[i];
     if (segments[i].p_type == PT_DYNAMIC) dynamic = &segments[i];
   }
-  if (dynamic == nullptr) return nullptr;
+  if (dynamic == nullptr || own == nullptr) return nullptr;
+  const uintptr_t base = reinterpret_cast<uintptr_t>(segments) - own->p_vaddr;
   const auto* entry = reinterpret_cast<const ElfW(Dyn)*>(base + dynamic->p_vaddr);
   while (entry->d_tag != DT_NULL && entry->d_tag != DT_DEBUG) ++entry;
   const auto* debug = reinterpret_cast<const r_debug*>(entry->d_un.d_ptr);
