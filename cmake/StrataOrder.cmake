@@ -2,13 +2,14 @@
 # that is touched, but none beyond its segment. So what most small programs run, what idle workers
 # of servers run, too, what these alone run, what they run as they serve, what some small programs
 # run, and the rest are segments of their own, each from the start of a window on
-# (scripts/start_up_order.py makes the list). What lies outside of our sections runs at start or
-# exit. Dynamic linkers before glibc 2.35, and musl's, begin in the middle of a window: that costs
-# another. Constants lie beside what the loader looks names up in, but for most strings and for what
-# is rarely used: that stays behind the code, with the unwind tables, of which most programs have
-# nothing in memory. Relocations are apart, as no fork reads them. Large variables lie behind all
-# others (STRATA_LARGE), first the one whose beginning is in use. GNU ld and lld take the script in
-# addition to their own; lld makes one segment of all code.
+# (scripts/start_up_order.py makes the list). Dynamic linkers before glibc 2.35, and musl's, begin in
+# the middle of a window: that costs another. Constants lie beside what the loader looks names up in,
+# but for most strings and for what is rarely used: that stays with the unwind tables, of which most
+# programs have nothing in memory. Relocations begin the last window there, as no fork reads them.
+# They and the code behind them run once: malloc/start_code.cpp lets go of both, so nothing between
+# strata_once_begin and strata_once_end may ever be written. Large variables lie behind all others
+# (STRATA_LARGE), first the one whose beginning is in use. GNU ld and lld take the script in addition
+# to their own; lld makes one segment of all code.
 set(STRATA_READ_AT_START /base/own_variables /deep_bind /libc_symbol /malloc/library_thread
   /malloc/runtime /malloc/stand_down /malloc/watched_calls /os/address_limit /os/clock
   /os/confinement /os/rseq /os/side_stack /os/system_kernel /rseq_area /unwind/eh_frame

@@ -394,12 +394,13 @@ class Uses:
     idle: list[list[str]] = field(default_factory=list)
     workers: list[list[str]] = field(default_factory=list)
     large: list[list[str]] = field(default_factory=list)
+    later: set[str] = field(default_factory=set)  # what small ones call once the start is over
 
     def in_order(self, sizes: dict[str, int]) -> dict[str, list[str]]:
-        """By part of the library: what most small programs run and no idle worker; what those run,
-        too; what workers alone run before they serve, and then; what some small programs run; the
-        rest. Each such that a program needs a short piece from the start: next comes what the one
-        lacks that lacks least."""
+        """By part of the library: what most small programs run at the start alone and no idle
+        worker; what most run later, or those run, too; what workers alone run before they serve,
+        and then; what some small programs run; the rest. Each such that a program needs a short
+        piece from the start: next comes what the one lacks that lacks least."""
         users = Counter(name for program in self.small for name in program)
         small = set(users)
         most = {name for name in small if 2 * users[name] > len(self.small)}
@@ -427,8 +428,9 @@ class Uses:
             return list(order)
 
         return {
-            "start_up": place(self.small, most - idle) + place(self.small, small - idle, LITTLE),
-            "common": place([*self.idle, *self.small], small & idle),
+            "start_up": place(self.small, most - idle - self.later)
+            + place(self.small, small - idle - self.later, LITTLE),
+            "common": place([*self.idle, *self.small], (small & idle) | (most & self.later)),
             "idle": place(self.idle),
             "serving": place(self.workers, set().union(*self.workers) - small),
             "some": place(self.small),
@@ -447,6 +449,12 @@ def called_by(program: str, traced: Traced) -> list[str]:
     return names
 
 
+def after_the_start(names: list[str]) -> list[str]:
+    """What is called first once the program lets go of the start's code, that call included."""
+    lets_go = (at for at, name in enumerate(names) if LETS_GO in name)
+    return names[next(lets_go, len(names)) :]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--library", type=Path, default=ROOT / "build/lib/libstrata.so")
@@ -462,6 +470,7 @@ def main() -> int:
     for command in (*SMALL, *LARGE):
         names = called_by(command[0], run(command, library, functions))
         (uses.small if command in SMALL else uses.large).append(names)
+        uses.later.update(after_the_start(names))
     for server in SERVERS:
         traced = run_server(server, library, functions)
         uses.idle.append(sections_of(traced, traced.idle))

@@ -37,10 +37,11 @@ for called in traced.called, traced.forked:
 ORDER = """
 import start_up_order as order
 uses = order.Uses(
-    small=[["start", "more", "most"], ["start"], ["start", "more", "serves"]],
+    small=[["start", "more", "most", "exits"], ["start", "exits"], ["start", "more", "serves"]],
     idle=[["start", "worker"], ["worker", "workers"]],
     workers=[["start", "worker", "serves"], ["worker", "workers", "large"]],
     large=[["start", "large", "larger"]],
+    later=set(order.after_the_start(["start", order.LETS_GO, "exits", "rare"])),
 )
 sizes = {"start": 1000, "more": 7, "most": order.LITTLE + 1, "worker": 2, "large": 9}
 parts = uses.in_order(sizes)
@@ -128,7 +129,7 @@ def test_next_comes_what_the_one_lacks_that_lacks_least() -> None:
     assert done.stderr == ""
     assert done.stdout.splitlines() == [
         "start_up more serves",
-        "common start",
+        "common start exits",
         "idle worker workers",
         "serving large",
         "some most",
