@@ -7,7 +7,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -29,6 +28,7 @@
 #include "hugepage/releaser.h"
 #include "hugepage/soft_limit.h"
 #include "hugepage/upkeep.h"
+#include "hugepage/use_account.h"
 #include "os/page_kernel.h"
 #include "os/side_stack.h"
 
@@ -41,7 +41,8 @@ class PageHeap {
       : tiers_(kernel, arena, {options.hugepages, options.small_heap}, options.filler_groups),
         hard_limit_(options.hard_limit_bytes),
         runs_(hard_limit_, soft_limit_),
-        upkeep_(hard_limit_, soft_limit_, options) {
+        upkeep_(hard_limit_, soft_limit_, options),
+        use_(soft_limit_, upkeep_) {
     if (!options.release || !options.ticks) {
       tiers_.rebuilds = false;
       tiers_.thin_use.End();
@@ -69,23 +70,19 @@ class PageHeap {
   // one lock. TakeHolding may drop it for a while.
   PageRun TakeHolding(const PageRequest& request) STRATA_REQUIRES(tiers_.lock);
   void GiveHolding(PageRange r) STRATA_REQUIRES(tiers_.lock) {
-    tiers_.used -= r.length;
     runs_.Give(tiers_, r);
-    NoteUse();
-    if (STRATA_UNLIKELY(tiers_.cache.due() > HugePages(0)))
-      release_due_.store(true, std::memory_order_relaxed);
+    use_.Given(tiers_, r.length);
   }
   // After GiveHolding, without the lock: a large run may have to go back to the kernel at once.
   STRATA_ALWAYS_INLINE void ReleaseDue() STRATA_EXCLUDES(tiers_.lock) {
-    if (STRATA_LIKELY(!release_due_.load(std::memory_order_relaxed))) return;
-    ReleaseDueNow();
+    if (STRATA_UNLIKELY(use_.ReleaseDue())) ReleaseDueNow();
   }
 
   // In place; false leaves all as it was. Drops the lock for a while when it grows.
   bool TryGrowHolding(PageRange r, Pages new_length) STRATA_REQUIRES(tiers_.lock) {
     if (new_length <= r.length) return new_length == r.length;
     if (!runs_.TryGrow(tiers_, r, new_length)) return false;
-    NoteTaken(new_length - r.length);
+    use_.Taken(tiers_, new_length - r.length);
     return true;
   }
   bool TryGrow(PageRange r, Pages new_length) STRATA_EXCLUDES(tiers_.lock) {
@@ -97,9 +94,8 @@ class PageHeap {
   void ShrinkHolding(PageRange r, Pages new_length) STRATA_REQUIRES(tiers_.lock) {
     STRATA_DCHECK(new_length > Pages(0) && new_length <= r.length);
     if (new_length == r.length) return;
-    tiers_.used -= r.length - new_length;
     runs_.Shrink(tiers_, r, new_length);
-    NoteUse();
+    use_.Given(tiers_, r.length - new_length);
   }
   void Shrink(PageRange r, Pages new_length) STRATA_EXCLUDES(tiers_.lock) {
     LockHolder hold(tiers_.lock);
@@ -111,8 +107,7 @@ class PageHeap {
   Pages MoveHolding(PageRange from, PageRange to) STRATA_REQUIRES(tiers_.lock) {
     Pages moved;
     OnSideStack([&]() STRATA_NO_TSA { moved = mover_.Move(tiers_, from, to); });
-    tiers_.used -= moved;
-    NoteUse();
+    use_.Given(tiers_, moved);
     return moved;
   }
 
@@ -172,7 +167,7 @@ class PageHeap {
   void NoteReused(const NativePages* spans, size_t n) STRATA_EXCLUDES(tiers_.lock) {
     LockHolder hold(tiers_.lock);
     const size_t reused = upkeep_.releaser(tiers_).NoteReused(tiers_, spans, n);
-    if (reused != 0) NoteGrowth(PagesCeil(reused * kNativePageSize));
+    if (reused != 0) use_.NoteGrowth(tiers_, PagesCeil(reused * kNativePageSize));
   }
 
   // Bytes of a range, which lies inside a run, that are given back so. Nobody else keeps book of
@@ -245,7 +240,7 @@ class PageHeap {
   // background, and when the limit was changed. Growth looks by itself.
   void CheckSoftLimit() STRATA_EXCLUDES(tiers_.lock) {
     LockHolder hold(tiers_.lock);
-    LookAtSoftLimit(Pages(0));
+    use_.LookAtSoftLimit(tiers_, Pages(0));
   }
   // Bytes that should go back and are not the page heap's to give: they lie in caches and spans.
   // Whoever takes them empties those.
@@ -255,11 +250,10 @@ class PageHeap {
   // From then on GrewPastWatch() says when more than that is charged to us; SIZE_MAX: never.
   void WatchGrowth(size_t bytes) STRATA_EXCLUDES(tiers_.lock) {
     LockHolder hold(tiers_.lock);
-    watch_ = Pages(bytes >> kPageShift);
-    grew_past_watch_.store(false, std::memory_order_relaxed);
+    use_.WatchGrowth(tiers_, bytes);
   }
   // For who asks at each slow call: needs no lock.
-  bool GrewPastWatch() const { return grew_past_watch_.load(std::memory_order_relaxed); }
+  bool GrewPastWatch() const STRATA_NO_TSA { return use_.GrewPastWatch(); }
   // Bytes that the kernel may hold for us, counting every page handed out as touched.
   size_t charged_bytes() const STRATA_EXCLUDES(tiers_.lock) {
     LockHolder hold(tiers_.lock);
@@ -269,7 +263,7 @@ class PageHeap {
   // --- Reports
 
   // The same a moment ago, without the lock: for who asks at each slow call.
-  Pages used_lately() const { return Pages(used_lately_.load(std::memory_order_relaxed)); }
+  Pages used_lately() const STRATA_NO_TSA { return use_.used_lately(); }
   Pages used() const STRATA_EXCLUDES(tiers_.lock) {
     LockHolder hold(tiers_.lock);
     return tiers_.used;
@@ -302,22 +296,6 @@ class PageHeap {
   void TouchFirst(const PageRun& run) STRATA_EXCLUDES(tiers_.lock);
   void ReleaseDueNow() STRATA_EXCLUDES(tiers_.lock);
   PageRun TakeAfterRelease(const PageRequest& r) STRATA_REQUIRES(tiers_.lock);
-  void LookAtSoftLimit(Pages untouched) STRATA_REQUIRES(tiers_.lock);
-
-  void NoteUse() STRATA_REQUIRES(tiers_.lock) {
-    upkeep_.NoteUse(tiers_);
-    used_lately_.store(tiers_.used.raw(), std::memory_order_relaxed);
-  }
-  void NoteGrowth(Pages untouched) STRATA_REQUIRES(tiers_.lock) {
-    const Pages charged = tiers_.Charged();
-    if (STRATA_UNLIKELY(charged > watch_)) grew_past_watch_.store(true, std::memory_order_relaxed);
-    if (STRATA_UNLIKELY(soft_limit_.Due(charged))) LookAtSoftLimit(untouched);
-  }
-  void NoteTaken(Pages n) STRATA_REQUIRES(tiers_.lock) {
-    tiers_.used += n;
-    NoteUse();
-    NoteGrowth(n);
-  }
 
   PageTiers<Kernel> tiers_;
   HardLimit hard_limit_ STRATA_GUARDED_BY(tiers_.lock);
@@ -325,10 +303,7 @@ class PageHeap {
   PageRuns<Kernel> runs_ STRATA_GUARDED_BY(tiers_.lock);
   PageMover<Kernel> mover_ STRATA_GUARDED_BY(tiers_.lock);
   Upkeep<Kernel> upkeep_ STRATA_GUARDED_BY(tiers_.lock);
-  Pages watch_ STRATA_GUARDED_BY(tiers_.lock){SIZE_MAX >> kPageShift};
-  std::atomic<bool> grew_past_watch_{false};  // written under the lock, as the next
-  std::atomic<bool> release_due_{false};      // the same
-  std::atomic<size_t> used_lately_{0};        // pages
+  UseAccount<Kernel> use_ STRATA_GUARDED_BY(tiers_.lock);
 };
 
 template <PageKernel Kernel>
@@ -340,7 +315,7 @@ PageRun PageHeap<Kernel>::TakeHolding(const PageRequest& r) {
   }
   const PageRun run = runs_.Take(tiers_, r);
   if (STRATA_UNLIKELY(run.range.empty())) return TakeAfterRelease(r);
-  NoteTaken(r.length);
+  use_.Taken(tiers_, r.length);
   return run;
 }
 
@@ -357,7 +332,7 @@ STRATA_NOINLINE void PageHeap<Kernel>::TouchFirst(const PageRun& run) {
 template <PageKernel Kernel>
 STRATA_NOINLINE void PageHeap<Kernel>::ReleaseDueNow() {
   LockHolder hold(tiers_.lock);
-  release_due_.store(false, std::memory_order_relaxed);
+  use_.EndReleaseDue(tiers_);
   upkeep_.ReleaseDue(tiers_);
 }
 
@@ -370,18 +345,9 @@ STRATA_NOINLINE PageRun PageHeap<Kernel>::TakeAfterRelease(const PageRequest& r)
   if (run.range.empty()) {
     hard_limit_.NoteFailure();
   } else {
-    NoteTaken(r.length);
+    use_.Taken(tiers_, r.length);
   }
   return run;
-}
-
-template <PageKernel Kernel>
-STRATA_NOINLINE void PageHeap<Kernel>::LookAtSoftLimit(Pages untouched) {
-  OnSideStack([&]() STRATA_NO_TSA {
-    soft_limit_.Look(tiers_, untouched, [&](Pages wanted) STRATA_NO_TSA {
-      return BytesOf(upkeep_.ReleaseAnyway(tiers_, wanted));
-    });
-  });
 }
 
 template <PageKernel Kernel>
@@ -391,32 +357,31 @@ bool PageHeap<Kernel>::PopulateAhead() {
   if (!upkeep_.releases()) return false;
   // Nobody asked for this memory: it leaves enough under the limits for those who ask meanwhile.
   if (tiers_.used >= Populator<Kernel>::kLeastHeap && soft_limit_.Due(tiers_.Charged() + kAhead))
-    LookAtSoftLimit(kAhead);
+    use_.LookAtSoftLimit(tiers_, kAhead);
   return upkeep_.PopulateAhead(tiers_, kAhead);
 }
 
 template <PageKernel Kernel>
 HugeTracker* PageHeap<Kernel>::Lend(uint8_t to) {
   LockHolder hold(tiers_.lock);
-  hard_limit_.BeginAttempt();
-  HugeTracker* tracker = runs_.AddTracker(tiers_, kPagesInHugePage);
+  HugeTracker* tracker = runs_.TakeTracker(tiers_);
   if (tracker == nullptr) return nullptr;
   tracker->lent_to = to;
   tiers_.map[tracker->page()].state = HugePageState::kLent;
-  NoteTaken(kPagesInHugePage);
+  use_.Taken(tiers_, kPagesInHugePage);
   return tracker;
 }
 
 template <PageKernel Kernel>
 void PageHeap<Kernel>::TakeBackHolding(HugeTracker* tracker) {
-  tiers_.used -= kPagesInHugePage - Pages(tracker->used());
+  const Pages empty = kPagesInHugePage - Pages(tracker->used());
   tiers_.map[tracker->page()].state = HugePageState::kFiller;
   if (tracker->empty()) {
     tiers_.Retire(tracker);
   } else {
     tiers_.filler.Adopt(tracker);
   }
-  NoteUse();
+  use_.Given(tiers_, empty);
 }
 
 template <PageKernel Kernel>
