@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the table of docs/options.md from the one table in src/malloc/options.cpp.
+"""Writes the table of docs/options.md from the one table in src/malloc/option_table.cpp.
 
 The option table is compiled into a small program that prints it, so the document says what the
 library does and not what somebody remembered. With --check nothing is written; the status says
@@ -21,7 +21,7 @@ DOCUMENT = ROOT / "docs" / "options.md"
 BEGIN = "<!-- table: written by scripts/gen_options_doc.py -->"
 END = "<!-- end of table -->"
 SOURCES = (
-    "src/malloc/options.cpp",
+    "src/malloc/option_table.cpp",
     "src/base/message.cpp",
     "src/base/parse_value.cpp",
     "src/os/topology.cpp",
@@ -29,7 +29,7 @@ SOURCES = (
 )
 PRINTER = r"""
 #include <cstdio>
-#include "malloc/options.h"
+#include "malloc/option_table.h"
 int main() {
   const auto print = [](void*, const strata::OptionRow& row) {
     std::printf("%s\t%s\t%s\t%s\n", row.name, row.takes, row.fallback, row.help);

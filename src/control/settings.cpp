@@ -7,6 +7,7 @@
 #include "base/parse_value.h"
 #include "malloc/limits.h"
 #include "malloc/live_options.h"
+#include "malloc/option_table.h"
 #include "malloc/price.h"
 #include "malloc/runtime.h"
 #include "strata/strata.h"

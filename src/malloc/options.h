@@ -1,6 +1,6 @@
-// The options: one table of STRATA_* variables with unit, default, cost and when to touch them, and
-// the parser that fills a plain struct from the environment. A value that makes no sense gets one
-// warning and the default; an unknown name gets one warning. Sits in malloc.
+// The options: a plain struct, filled from the environment by the table in option_table.h. A value
+// that makes no sense gets one warning and the default; an unknown name gets one warning. Sits in
+// malloc.
 #pragma once
 
 #include <cstddef>
@@ -79,21 +79,6 @@ struct Options {
   uint32_t release_idle_ms = 0;
 };
 
-// One row a variable: its name without STRATA_, what it takes, and how it is read into the struct.
-struct OptionRow {
-  const char* name;
-  const char* takes;
-  const char* fallback;  // the default, in words
-  const char* help;      // cost, and when to touch it
-  bool (*parse)(const char* value, Options& out);
-};
-
-// Calls `visit` with one row after the other, until it returns true; whether it did.
-using OptionVisitor = bool (*)(void* state, const OptionRow& row);
-bool VisitOptions(OptionVisitor visit, void* state);
-
-// False, and `out` as it was, when the text makes no sense.
-bool ParseSoftLimit(const char* text, SoftLimitSetting& out);
 // The cache domains that the option's text stands for.
 CacheTopology TopologyOf(const char* cache_domains);
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "malloc/option_table.h"
 #include "malloc/options.h"
 
 namespace {

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "malloc/option_table.h"
+
 namespace strata {
 namespace {
 
