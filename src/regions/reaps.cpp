@@ -1,4 +1,5 @@
-// Which reap a block is of, and what is done in one. See reaps.h; their tree is in reap_tree.cpp.
+// What is done in a reap, with its lock, its scope's account and its cap. See reaps.h; which reap a
+// block is of is in reap_lookup.h, their tree in reap_tree.cpp.
 #include "regions/reaps.h"
 
 #include <errno.h>
@@ -11,25 +12,18 @@
 #include "base/message.h"
 #include "malloc/background.h"
 #include "malloc/blocks.h"
-#include "malloc/checked.h"
 #include "malloc/error_report.h"
 #include "malloc/fast_path.h"
-#include "malloc/guard.h"
 #include "malloc/price.h"
 #include "malloc/runtime.h"
-#include "malloc/slow_path.h"
 #include "regions/cap_call.h"
 #include "regions/reap_hold.h"
+#include "regions/reap_lookup.h"
 #include "regions/scopes.h"
 
 namespace strata {
 
 namespace {
-
-// reap: null for memory that is no chunk of one.
-Placement PlacementFor(const void* reap) {
-  return reap != nullptr ? static_cast<const strata_reap*>(reap)->placement : Placement();
-}
 
 // What malloc, which gave the chunk under the reap's lock, could not do there.
 STRATA_NOINLINE void TendAfterLockedGrowth() {
@@ -39,86 +33,12 @@ STRATA_NOINLINE void TendAfterLockedGrowth() {
   PayForGrowthIfDue();
 }
 
-void ToggleReapPages(const void* p, size_t size) {
-  if (size < kPageSize || CurrentState() != RunState::kReady) return;
-  Runtime& r = TheRuntime();
-  const size_t offset = reinterpret_cast<uintptr_t>(p) - r.kernel.base();
-  const PageId first(offset >> kPageShift);
-  // Not the class that the size has: what is predicted to last has another.
-  const Span* span = r.heap.page_map().SpanOf(first);
-  const SizeClass c = span->state == SpanState::kLarge ? SizeClass::kNone : span->size_class;
-  r.heap.page_map().ToggleDivided({first, PagesCeil(size)}, c);
-}
-
-// The offset's page is kDividedPage. The block may begin behind the offset: some begin a little
-// behind the start of a page, and their span holds no other then.
-STRATA_ALWAYS_INLINE const void* BlockInDivided(const Runtime& r, size_t offset) {
-  const Span* span = r.heap.page_map().SpanOf(PageId(offset >> kPageShift));
-  const ClassInfo& info = InfoOf(span->size_class);  // of a large block all 0
-  // By the class and not by the state, which changes while idle pages of a span go back.
-  size_t start = span->size_class == SizeClass::kNone ? span->block_offset()
-                                                      : span->start_offset() + span->first();
-  if (span->objects > 1) start += IndexOfOffset(info, offset - start) * info.size;
-  return reinterpret_cast<const void*>(r.kernel.base() + start);
-}
-
-// Where the process heap's block begins that p lies in; null for other memory. Of large blocks only
-// the first page is known.
-STRATA_ALWAYS_INLINE const void* BlockAround(const void* p) {
-  if (CurrentState() != RunState::kReady) return nullptr;
-  const Runtime& r = TheRuntime();
-  const size_t offset = reinterpret_cast<uintptr_t>(p) - r.kernel.base();
-  if (offset >= r.kernel.mapped_end()) return nullptr;
-  const PageId page(offset >> kPageShift);
-  if (r.heap.page_map().ClassOf(page) != kDividedPage) return nullptr;
-  const void* block = BlockInDivided(r, offset);
-  return STRATA_LIKELY(block <= p) ? block : nullptr;
-}
-
 void* OrNoMemory(void* p) {
   if (STRATA_UNLIKELY(p == nullptr)) errno = ENOMEM;
   return p;
 }
 
 }  // namespace
-
-void* ReapChunks::allocate(size_t size) { return allocate_for(nullptr, size); }
-
-void* ReapChunks::allocate_for(void* reap, size_t size) {
-  const OutOfScope out;
-  const NoGuards on_its_pages;
-  const Placement placement = PlacementFor(reap);
-  // A large block in it is one object of the program's, and lies where those do.
-  const bool placed = placement != Placement() && size >= kLeastPlaced && size <= kMaxClassSize;
-  size_t usable;
-  void* p = Checks() ? AllocateRaw(size, 1, &usable)
-            : placed ? AllocatePlaced(size, placement)
-                     : Allocate(size);
-  if (p != nullptr) ToggleReapPages(p, size);
-  return p;
-}
-
-void* ReapChunks::remap_for(void* reap, void* p, size_t size, size_t wanted) {
-  // Reallocate knows no placements; that of large blocks is the program's.
-  if ((PlacementFor(reap) != Placement() && wanted <= kMaxClassSize) || Checks()) return nullptr;
-  const ErrnoKeeper keep;
-  const OutOfScope out;
-  ToggleReapPages(p, size);
-  void* moved = Reallocate(p, wanted);
-  ToggleReapPages(moved == nullptr ? p : moved, moved == nullptr ? size : wanted);
-  return moved;
-}
-
-size_t ReapChunks::least_for(const void* reap) {
-  return PlacementFor(reap) != Placement() ? kLeastPlaced : 0;
-}
-
-void* ReapChunks::start_of(const void* p) { return const_cast<void*>(BlockAround(p)); }
-
-void ReapChunks::deallocate(void* p, size_t size) {
-  ToggleReapPages(p, size);
-  Checks() ? FreeRaw(p) : Free(p);
-}
 
 void ReportMisuse(const char* what, const void* p) {
   CountMemoryError();
@@ -134,50 +54,6 @@ bool RefuseReap(const strata_reap* reap) {
   ReportMisuse("not a reap, or one that is gone: ", reap);
   errno = EINVAL;
   return false;
-}
-
-// The live reap that has its chunk there, where a block of the process heap begins.
-STRATA_ALWAYS_INLINE static strata_reap* ReapAt(const void* chunk) {
-  auto* reap = static_cast<strata_reap*>(ReapHeap::owner_at(chunk));
-  return reap != nullptr && IsLiveReap(reap) ? reap : nullptr;
-}
-
-strata_reap* ReapAround(const void* p) {
-  const void* chunk = BlockAround(p);
-  return chunk == nullptr ? nullptr : ReapAt(chunk);
-}
-
-// Also where a large alignment put it on a later page of a large block: its own word there says
-// where that begins, and is believed if a reap's chunk does begin there and reach p.
-strata_reap* ReapOfBlock(void* p) {
-  if (CurrentState() != RunState::kReady || reinterpret_cast<uintptr_t>(p) % 16 != 0)
-    return nullptr;
-  if (strata_reap* reap = ReapAround(p)) return reap;
-  const Runtime& r = TheRuntime();
-  const size_t offset = reinterpret_cast<uintptr_t>(p) - r.kernel.base();
-  if (offset >= r.kernel.mapped_end() || offset < kPageSize) return nullptr;
-  if (r.heap.page_map().ClassOf(PageId(offset >> kPageShift)) != SizeClass::kNone ||
-      r.heap.large().At(p) != nullptr) {
-    return nullptr;
-  }
-  auto* block = layers::TaggedBlock::Of(p);
-  if (!block->apart()) return nullptr;
-  const size_t into = block->apart_offset();
-  const void* start = static_cast<char*>(p) - into;
-  if (into > offset || BlockAround(start) != start) return nullptr;
-  const Span* span = r.heap.page_map().SpanOf(PageId((offset - into) >> kPageShift));
-  return PageId(offset >> kPageShift) < span->range().end() ? ReapAround(start) : nullptr;
-}
-
-// A block of the reap may begin at p. A lookup is most of what a free in a reap of many chunks
-// costs, so it stands in line here.
-STRATA_ALWAYS_INLINE static bool LiesIn(strata_reap* reap, void* p) {
-  const bool aligned = reinterpret_cast<uintptr_t>(p) % ReapHeap::alignment == 0;
-  if (STRATA_UNLIKELY(!aligned)) return false;
-  if (reap->heap.in_newest_chunk(p)) return true;
-  const void* chunk = BlockAround(p);
-  if (STRATA_UNLIKELY(chunk == p)) return false;  // in front of it lies what is another's
-  return (chunk != nullptr && ReapAt(chunk) == reap) || ReapOfBlock(p) == reap;
 }
 
 constexpr const char* kNotOfThisReap = "a block that is not of this reap: ";
