@@ -23,6 +23,7 @@
 
 #include "base/lock.h"
 #include "lifetime/active_pages.h"
+#include "lifetime/block_page_records.h"
 #include "lifetime/deadline_lists.h"
 #include "lifetime/huge_block_page.h"
 #include "lifetime/huge_page_supply.h"
@@ -218,7 +219,8 @@ class alignas(64) PageShard {
       o = {nullptr, 0, run.base, run.pages, 0};
       start = opened = 0;
     }
-    if (!MakeRecords((start + r.blocks - 1) / kBlocksPerPage + 1 - opened, supply)) return 0;
+    const size_t records = (start + r.blocks - 1) / kBlocksPerPage + 1 - opened;
+    if (!records_.Make(records, supply.arena())) return 0;
     return Lay(o, r, start, supply, released);
   }
 
@@ -263,11 +265,8 @@ class alignas(64) PageShard {
   }
 
   void OpenNext(OpenRun& o, Rung rung, Supply& supply) STRATA_REQUIRES(lock_) {
-    STRATA_DCHECK(o.left > 0 && records_ != nullptr);
-    HugeBlockPage::Link* link = records_;
-    records_ = link->list_next;
-    --spare_records_;
-    auto* page = ::new (static_cast<void*>(link->page)) HugeBlockPage;
+    STRATA_DCHECK(o.left > 0);
+    HugeBlockPage* page = records_.Take();
     page->base = o.next;
     page->shard = this;
     page->rung = rung;
@@ -360,8 +359,6 @@ class alignas(64) PageShard {
       next_deadline_.store(next, std::memory_order_relaxed);
   }
 
-  // --- Records
-
   // The page is on no list.
   void Retire(HugeBlockPage& page, Supply& supply, ReleasedRuns& released) STRATA_REQUIRES(lock_) {
     supply.directory().Set(page.base, nullptr);
@@ -373,20 +370,7 @@ class alignas(64) PageShard {
     }
     page.state = BlockPageState::kFree;
     ++stats_.pages_freed;
-    KeepRecord(page);
-  }
-  void KeepRecord(HugeBlockPage& page) STRATA_REQUIRES(lock_) {
-    page.by_run.list_next = records_;
-    records_ = &page.by_run;
-    ++spare_records_;
-  }
-  bool MakeRecords(size_t n, Supply& supply) STRATA_REQUIRES(lock_) {
-    while (spare_records_ < n) {
-      auto* page = supply.arena().template New<HugeBlockPage>();
-      if (page == nullptr) return false;
-      KeepRecord(*page);
-    }
-    return true;
+    records_.Keep(page);
   }
 
   Lock lock_{LockRank::kBlockPages};
@@ -394,8 +378,7 @@ class alignas(64) PageShard {
   HugeRun spare_ STRATA_GUARDED_BY(lock_);
   ActivePages active_;  // guarded by lock_, but for the summaries
   DeadlineLists deadlines_ STRATA_GUARDED_BY(lock_);
-  HugeBlockPage::Link* records_ STRATA_GUARDED_BY(lock_) = nullptr;
-  size_t spare_records_ STRATA_GUARDED_BY(lock_) = 0;
+  BlockPageRecords records_ STRATA_GUARDED_BY(lock_);
   LifetimeStats stats_ STRATA_GUARDED_BY(lock_);
   // Read without the lock by all, and written rarely.
   alignas(64) std::atomic<uint32_t> meetings_{0};
