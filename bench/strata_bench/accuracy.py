@@ -12,17 +12,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
 import polars as pl
 from strata.learn import evaluate, model_file
-from strata.learn.classes import class_of
-from strata.learn.rows import COUNTS
 
-from strata_bench import agreement, label_noise, loads, loads_model, sources
+from strata_bench import agreement, fewer_samples, label_noise, loads, loads_model, sources
 from strata_bench.agreement import Agreement, best_of_any, by_table
 from strata_bench.groups import Group
 from strata_bench.label_noise import Noise
+from strata_bench.page_cells import percent, share_table
 from strata_bench.sources import (
     OWN_NEW,
     OWN_OLD,
@@ -37,15 +34,10 @@ GROUP = Group("accuracy", "How long a model of lifetimes holds", "", (), (), rou
 SAMPLE, DENSE = "16K", "1K"
 SAMPLE_BYTES = 16 << 10
 PLAIN, FAST = "-O0", "-O2"
-RATES = (100, 1000, 10_000, 100_000, 1_000_000)
-DRAWS = 20  # of each rate
-MANY_RUNS = 2.3e9  # allocations: the paper's 20 runs
 RUNS = 6  # of the same build
 CALM_RUNS = 3
-ENOUGH = 30  # contexts seen in all draws: a share of fewer says nothing
 RECORD_SECONDS, TRAIN_SECONDS = 240.0, 900.0
-SAME, NEAR, NEXT, STAYS = 0.98, 0.95, 0.80, 0.80
-Flags = npt.NDArray[np.bool_]
+SAME, NEAR, NEXT = 0.98, 0.95, 0.80
 ABOUT = """Each program is recorded with `strata run --learn` (a sample every 16 KiB), a model is \
 trained on one recording with `strata train`, and tested on another with `strata model test`: on \
 all its contexts, those that the model has seen and those that it has not. A model carries the \
@@ -233,63 +225,6 @@ def rows_of(bench: Bench, noises: list[Noise]) -> Iterator[Row]:
     yield bench.row("optimised against not", (here, model), (where, plain))
 
 
-@dataclass(frozen=True)
-class Thinned:
-    """What all draws at a rate found together: the contexts seen, and those of them whose class is
-    the same."""
-
-    one_in: int
-    share_seen: float
-    seen: int
-    same: float  # share of those seen; NaN if there are none
-    same_bytes: float  # weighed by bytes
-    allocations: float = 0.0  # of how many
-    same_objects: float = math.nan  # weighed by allocations
-    lone: float = math.nan  # share of those seen whose class is that of one object
-
-
-def draw(
-    table: pl.DataFrame, one_in: int, seed: int, allocations: float | None = None
-) -> tuple[Flags, Flags, Flags]:
-    """Takes one object in so many, by chance: which contexts it sees, of which of them the class is
-    the same, and which it sees once. Of this run, or of as many like it as make so many
-    allocations."""
-    random = np.random.default_rng((seed, one_in))
-    numbers = table.select(COUNTS).to_numpy()
-    runs = 1.0 if allocations is None else max(1.0, allocations / max(numbers.sum(), 1.0))
-    counts = np.rint(numbers * runs).astype(np.int64)
-    drawn = random.binomial(counts, 1 / one_in)
-    classes = np.array([class_of(row) for row in drawn.tolist()], np.int64)
-    seen = classes > 0
-    return seen, seen & (classes == table["label"].to_numpy()), drawn.sum(axis=1) == 1
-
-
-def thin(table: pl.DataFrame, one_in: int, allocations: float | None = None) -> Thinned:
-    found = [draw(table, one_in, seed, allocations) for seed in range(DRAWS)]
-    seen, same, lone = (np.concatenate(flags) for flags in zip(*found, strict=True))
-    total = allocations or float(table["objects"].sum())
-    if not seen.any():
-        return Thinned(one_in, 0.0, 0, math.nan, math.nan, total)
-
-    def share(column: str) -> float:
-        weights = np.tile(table[column].to_numpy(), DRAWS)
-        return float(weights[same].sum() / weights[seen].sum())
-
-    of_seen = float(same[seen].mean())
-    counts = (float(seen.mean()), int(seen.sum()))
-    weighed = (share("weight"), total, share("objects"))
-    return Thinned(one_in, *counts, of_seen, *weighed, float(lone[seen].mean()))
-
-
-def _share(value: float) -> str:
-    return "–" if math.isnan(value) else f"{100 * value:.1f} %"
-
-
-def _table(header: tuple[str, ...], left: int, rows: list[tuple[str, ...]]) -> list[str]:
-    rule = "|" + "---|" * left + "---:|" * (len(header) - left)
-    return [f"| {' | '.join(header)} |", rule, *(f"| {' | '.join(row)} |" for row in rows), ""]
-
-
 def _verdict(row: Row) -> str:
     by = row.result.by_bytes
     if row.what.startswith("same build"):
@@ -318,38 +253,13 @@ def _tests(rows: list[Row]) -> list[str]:
     for row in rows:
         each = row.result
         shares = (each.by_bytes, each.by_allocations)
-        cells = [_share(value) for one in shares for value in (one.exact, one.near)]
-        best = _share(row.best) + (f" ({row.runs} runs)" if row.runs else "")
-        cells[1:1] = [_share(each.alone.exact), _share(row.table), best]
-        known = (f"{each.contexts:,}", _share(each.known))
+        cells = [percent(value) for one in shares for value in (one.exact, one.near)]
+        best = percent(row.best) + (f" ({row.runs} runs)" if row.runs else "")
+        cells[1:1] = [percent(each.alone.exact), percent(row.table), best]
+        known = (f"{each.contexts:,}", percent(each.known))
         body.append((row.program, row.what, row.trained_on, row.tested_on, *cells, *known))
     whole = (*header, "allocations, exact", "within one", "contexts", "frames known")
-    return _table(whole, 4, body) + [line for row in rows if (line := _verdict(row))]
-
-
-def _rates(rates: dict[str, tuple[int, list[Thinned]]]) -> list[str]:
-    body: list[tuple[str, ...]] = []
-    verdicts = []
-    for program, (contexts, found) in rates.items():
-        for each in found:
-            shares = (each.share_seen, each.same, each.same_objects, each.same_bytes)
-            cells = [_share(value) for value in shares]
-            of = f"{each.allocations / 1e6:,.1f} M"
-            body.append((program, of, f"1:{each.one_in:,}", f"{contexts:,}", *cells))
-        judged = [e for e in found if e.seen >= ENOUGH and e.allocations >= MANY_RUNS]
-        if not judged:
-            continue
-        low = min(judged, key=lambda each: each.same_objects)
-        met = "met" if low.same_objects >= STAYS else "missed"
-        verdicts.append(
-            f"- {program}: of the rates up to 1:{judged[-1].one_in:,} of many runs"
-            f" 1:{low.one_in:,} is the worst; the class stays the same for"
-            f" {_share(low.same_objects)} of the allocations (asked for ≥ {STAYS:.0%}: {met})"
-            f" and in {_share(low.same)} of the contexts, of which {_share(low.lone)} have one"
-            " sample."
-        )
-    header = ("program", "of", "rate", "contexts", "seen", "same", "by allocations", "by bytes")
-    return _table(header, 3, body) + verdicts
+    return share_table(whole, 4, body) + [line for row in rows if (line := _verdict(row))]
 
 
 @dataclass
@@ -357,7 +267,7 @@ class Found:
     rows: list[Row] = field(default_factory=list)
     noises: list[Noise] = field(default_factory=list)
     agreements: list[Agreement] = field(default_factory=list)
-    rates: dict[str, tuple[int, list[Thinned]]] = field(default_factory=dict)
+    rates: fewer_samples.Rates = field(default_factory=dict)
 
 
 def page(found: Found, how: str) -> str:
@@ -366,21 +276,9 @@ def page(found: Found, how: str) -> str:
         redis=f"{REDIS_OLD.version} and {REDIS_NEW.version}",
         own=OWN_OLD,
     )
-    fewer = (
-        "\n## Fewer samples\n",
-        "One recording of each program with a sample every 1 KiB, thinned out: of the objects "
-        "that it stands for, one in so many is kept, by chance. What is left gives the class of "
-        "each context anew, once for that run and once for as many like it as make "
-        f"{MANY_RUNS / 1e9:.1f} billion allocations, which is what the paper sampled. `same` is "
-        "the share of the contexts "
-        f"still seen whose class stayed the same, over {DRAWS} draws; the next two columns weigh "
-        "them by allocations and by bytes. The verdicts are on the many runs, at the rates at "
-        f"which at least {ENOUGH} contexts are seen. One run at 1:1,000,000 is a handful of "
-        "samples: the class is then that of one object.\n",
-    )
     lines = [f"# {GROUP.title}\n", about, how + "\n", *_tests(found.rows)]
     lines += [*label_noise.lines(found.noises), *agreement.lines(found.agreements)]
-    lines += [*fewer, *_rates(found.rates)]
+    lines += fewer_samples.lines(found.rates)
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -395,9 +293,7 @@ def run(lib: Path, root: Path, say: Callable[[str], None], *, quick: bool) -> Fo
             all_of_it.rows += rows_of(bench, all_of_it.noises)
             all_of_it.rows += calm_row(bench, all_of_it.agreements)
             dense = pl.read_parquet(bench.record(subject.versions[-1], FAST, 3, DENSE))
-            lengths = (None, MANY_RUNS)
-            found = [thin(dense, one_in, length) for length in lengths for one_in in RATES]
-            all_of_it.rates[subject.name] = (len(dense), found)
+            all_of_it.rates[subject.name] = (len(dense), fewer_samples.thin_all(dense))
         except SourceError as error:
             say(f"{subject.name} is left out: {error}")
     return all_of_it

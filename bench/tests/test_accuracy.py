@@ -11,8 +11,9 @@ import pytest
 from strata.learn import known
 from strata.learn.evaluate import Accuracy, Judged
 from strata.learn.rows import COUNTS
-from strata_bench import accuracy, agreement, label_noise, sources
-from strata_bench.accuracy import Row, Thinned
+from strata_bench import accuracy, agreement, fewer_samples, label_noise, sources
+from strata_bench.accuracy import Row
+from strata_bench.fewer_samples import Thinned
 from strata_bench.label_noise import Noise
 
 
@@ -29,24 +30,24 @@ def test_a_clear_class_survives_thinning_and_a_close_one_does_not() -> None:
     rare = [0, 0, 0, 0, 0, 0, 0, 300.0]
     close = [950_500.0, 0, 0, 0, 0, 0, 0, 49_500.0]  # 95 % and a little die at once
     data = table([clear, rare, close], [1, 8, 1])
-    often, seldom = accuracy.thin(data, 100), accuracy.thin(data, 1_000_000)
+    often, seldom = fewer_samples.thin(data, 100), fewer_samples.thin(data, 1_000_000)
     assert often.share_seen > 0.9
-    assert often.seen == round(often.share_seen * 3 * accuracy.DRAWS)
+    assert often.seen == round(often.share_seen * 3 * fewer_samples.DRAWS)
     assert seldom.share_seen < 0.9  # 300 objects are not seen at one in a million
     assert often.same_bytes > 0.99
     assert often.same == pytest.approx(1.0, abs=0.34)
-    found = accuracy.thin(data[2:], 10_000)
+    found = fewer_samples.thin(data[2:], 10_000)
     assert 0.2 < found.same < 0.95  # a coin, nearly
-    once = accuracy.thin(table([[1.0, 0, 0, 0, 0, 0, 0, 0]], [1]), 2)
+    once = fewer_samples.thin(table([[1.0, 0, 0, 0, 0, 0, 0, 0]], [1]), 2)
     assert once.lone == 1.0
-    none = accuracy.thin(data[1:2], 1_000_000)
+    none = fewer_samples.thin(data[1:2], 1_000_000)
     assert none.seen == 0
     assert math.isnan(none.same)
 
 
 def test_many_runs_see_what_one_does_not() -> None:
     data = table([[0, 0, 0, 0, 0, 0, 0, 300.0], [1e6, 0, 0, 0, 0, 0, 0, 0]], [8, 1])
-    one, many = accuracy.thin(data, 1_000_000), accuracy.thin(data, 1_000_000, 1e12)
+    one, many = fewer_samples.thin(data, 1_000_000), fewer_samples.thin(data, 1_000_000, 1e12)
     assert one.share_seen < 0.6
     assert many.share_seen == 1.0
     assert many.same_objects == 1.0
@@ -182,7 +183,7 @@ def test_rows_of_one_stack_are_one_context() -> None:
 
 def test_a_seed_draws_the_same() -> None:
     data = table([[5000.0, 400, 0, 0, 0, 0, 0, 300]], [8])
-    assert accuracy.thin(data, 100) == accuracy.thin(data, 100)
+    assert fewer_samples.thin(data, 100) == fewer_samples.thin(data, 100)
 
 
 def outcome(exact: float, near: float) -> Judged:
