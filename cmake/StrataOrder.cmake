@@ -12,7 +12,7 @@
 # to their own; lld makes one segment of all code.
 set(STRATA_READ_AT_START /base/own_variables /deep_bind /libc_symbol /malloc/library_thread
   /malloc/runtime /malloc/stand_down /malloc/watched_calls /os/address_limit /os/clock
-  /os/confinement /os/rseq /os/side_stack /os/system_kernel /rseq_area /unwind/eh_frame
+  /os/confinement /os/metadata_memory /os/rseq /os/side_stack /os/system_kernel /rseq_area /unwind/eh_frame
   /unwind/loaded_code)
 function(strata_order_start_up target list)
   set(script "${PROJECT_BINARY_DIR}/start_up.ld")
@@ -35,7 +35,7 @@ function(strata_order_start_up target list)
     endif()
   endforeach()
   set(constants "    *(.rodata.cst* .rodata._Z*E .rodata._ZN6strata11DwarfCursor*)\n"
-    "    */malloc/options.cpp.o(.rodata)\n")
+    "    */malloc/options.cpp.o(.rodata)\n    */malloc/option_table.cpp.o(.rodata)\n")
   list(JOIN constants "" constants)
   foreach(file IN LISTS STRATA_READ_AT_START)
     string(APPEND constants "    *${file}.cpp.o(.rodata .rodata.*)\n")
@@ -76,7 +76,7 @@ SECTIONS {
   @apart@
   .text.large : {\n@large@  }
 } INSERT BEFORE .text;
-SECTIONS { .bss.large : { *system_kernel.cpp.o(.bss.large) *(.bss.large) } } INSERT AFTER .bss;
+SECTIONS { .bss.large : { *metadata_memory.cpp.o(.bss.large) *(.bss.large) } } INSERT AFTER .bss;
 ")
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${list}")
   set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS "${script}")

@@ -15,7 +15,7 @@
 #include "lifetime/lifetime_heap.h"
 #include "lifetime/unknown_predictor.h"
 #include "os/clock.h"
-#include "os/system_kernel.h"
+#include "os/metadata_memory.h"
 #include "strata/layers/heap.h"
 
 namespace strata {

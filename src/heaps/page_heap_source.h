@@ -21,6 +21,7 @@
 #include "base/errno_keeper.h"
 #include "base/metadata_arena.h"
 #include "hugepage/page_heap.h"
+#include "os/metadata_memory.h"
 #include "os/system_kernel.h"
 #include "strata/layers/detail/sync.h"
 #include "strata/layers/thread/locked.h"

@@ -12,7 +12,7 @@
 #include "base/units.h"
 #include "malloc/runtime.h"
 #include "os/confinement.h"
-#include "os/system_kernel.h"
+#include "os/metadata_memory.h"
 #include "strata/raw_io.h"
 #include "strata/single_threaded.h"
 

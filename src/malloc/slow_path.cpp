@@ -24,6 +24,7 @@
 #include "malloc/slow_path.h"
 #include "malloc/stand_down.h"
 #include "malloc/start_code.h"
+#include "os/resident.h"
 #include "os/side_stack.h"
 
 namespace strata {

@@ -9,7 +9,7 @@
 #include "base/units.h"
 #include "os/confinement.h"
 #include "os/page_bytes.h"
-#include "os/system_kernel.h"
+#include "os/resident.h"
 #include "strata/raw_io.h"
 
 namespace strata {

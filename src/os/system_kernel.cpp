@@ -2,11 +2,9 @@
 #include "os/system_kernel.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -22,6 +20,7 @@
 #include "os/confinement.h"
 #include "os/move_conditions.h"
 #include "os/randomization.h"
+#include "os/resident.h"
 #include "strata/raw_io.h"
 
 #ifndef MADV_COLD
@@ -105,29 +104,6 @@ uint64_t ReadCpu(clockid_t clock) {
   timespec now{};
   raw::Call(SYS_clock_gettime, clock, raw::Word(&now));
   return static_cast<uint64_t>(now.tv_sec) * 1000000000u + static_cast<uint64_t>(now.tv_nsec);
-}
-
-// Where metadata was mapped. The kernel tends to map downwards, so most mappings extend the last
-// range; if the table ever fills up, the rest is not measured.
-struct MetadataRange {
-  std::atomic<uintptr_t> start;
-  std::atomic<uintptr_t> end;
-};
-constexpr size_t kMaxMetadataRanges = 512;
-constinit STRATA_LARGE MetadataRange g_metadata[kMaxMetadataRanges];
-constinit std::atomic<size_t> g_metadata_ranges{0};
-constinit Lock g_metadata_lock{LockRank::kMetadata};
-
-void RememberMetadata(uintptr_t start, size_t bytes) {
-  LockHolder hold(g_metadata_lock);
-  const size_t n = g_metadata_ranges.load(std::memory_order_relaxed);
-  if (n != 0 && g_metadata[n - 1].start.load(std::memory_order_relaxed) == start + bytes) {
-    g_metadata[n - 1].start.store(start, std::memory_order_relaxed);
-  } else if (n < kMaxMetadataRanges) {
-    g_metadata[n].start.store(start, std::memory_order_relaxed);
-    g_metadata[n].end.store(start + bytes, std::memory_order_relaxed);
-    g_metadata_ranges.store(n + 1, std::memory_order_release);
-  }
 }
 
 }  // namespace
@@ -404,92 +380,6 @@ uint64_t SystemKernel::CoarseNowNs() { return ReadClock(CLOCK_MONOTONIC_COARSE);
 bool SystemKernel::Resident(HugePageId page, unsigned char* one_byte_a_native_page) {
   return MayCallAnything() &&
          ResidentPages(base_ + OffsetOf(page), kNativePerHugePage, one_byte_a_native_page);
-}
-
-void* MapMetadata(size_t bytes) {
-  const ErrnoKeeper keep;
-  void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (p == MAP_FAILED) return nullptr;
-  // Metadata is sparse: under THP mode `always` a hugepage would make megabytes resident for a few
-  // bytes.
-  Advise(p, bytes, MADV_NOHUGEPAGE);
-  RememberMetadata(reinterpret_cast<uintptr_t>(p), bytes);
-  return p;
-}
-
-size_t ResidentMetadata() {
-  size_t bytes = 0;
-  const size_t n = g_metadata_ranges.load(std::memory_order_acquire);
-  for (size_t i = 0; i < n && i < kMaxMetadataRanges; ++i) {
-    const uintptr_t start = g_metadata[i].start.load(std::memory_order_relaxed);
-    const uintptr_t end = g_metadata[i].end.load(std::memory_order_relaxed);
-    if (end > start) bytes += ResidentBytes(start, end - start);
-  }
-  return bytes;
-}
-
-ThpMode ReadThpMode() {
-  if (!MayOpenFiles()) return ThpMode::kUnknown;
-  const ErrnoKeeper keep;
-  const int fd = raw::Open("/sys/kernel/mm/transparent_hugepage/enabled", O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return ThpMode::kUnknown;
-  char text[64] = {};
-  const ssize_t n = raw::Read(fd, text, sizeof(text) - 1);
-  raw::Close(fd);
-  if (n <= 0) return ThpMode::kUnknown;
-  if (strstr(text, "[always]") != nullptr) return ThpMode::kAlways;
-  if (strstr(text, "[madvise]") != nullptr) return ThpMode::kMadvise;
-  return strstr(text, "[never]") != nullptr ? ThpMode::kNever : ThpMode::kUnknown;
-}
-
-const char* NameOf(ThpMode mode) {
-  switch (mode) {
-    case ThpMode::kAlways:
-      return "always";
-    case ThpMode::kMadvise:
-      return "madvise";
-    case ThpMode::kNever:
-      return "never";
-    case ThpMode::kUnknown:
-      break;
-  }
-  return "unknown";
-}
-
-bool ResidentPages(uintptr_t start, size_t native_pages, unsigned char* one_byte_a_page) {
-  const ErrnoKeeper keep;
-  if (!HasNoFilter()) return MayOpenFiles() && PagesInPagemap(start, native_pages, one_byte_a_page);
-  const size_t page = KernelPageBytes();
-  if (page == kNativePageSize) {
-    return mincore(reinterpret_cast<void*>(start), native_pages * kNativePageSize,
-                   one_byte_a_page) == 0;
-  }
-  // The kernel's answer is for larger pages: one for each, told of all native pages in it.
-  unsigned char resident = 0;
-  uintptr_t asked = 0;
-  for (size_t i = 0; i < native_pages; ++i) {
-    const uintptr_t at = RoundDown(start + i * kNativePageSize, page);
-    if (at != asked && mincore(reinterpret_cast<void*>(at), page, &resident) != 0) return false;
-    asked = at;
-    one_byte_a_page[i] = resident;
-  }
-  return true;
-}
-
-size_t ResidentBytes(uintptr_t start, size_t bytes) {
-  constexpr size_t kAtOnce = 4096;
-  unsigned char pages[kAtOnce];
-  size_t resident = 0;
-  for (size_t left = bytes / kNativePageSize; left != 0;) {
-    const size_t n = left < kAtOnce ? left : kAtOnce;
-    if (ResidentPages(start, n, pages)) {
-      for (size_t i = 0; i < n; ++i) resident += pages[i] & 1;
-    }
-    start += n * kNativePageSize;
-    left -= n;
-  }
-  return resident * kNativePageSize;
 }
 
 }  // namespace strata

@@ -22,8 +22,6 @@
 
 namespace strata {
 
-enum class ThpMode : uint8_t { kUnknown, kAlways, kMadvise, kNever };
-
 // What the kernel is told of the heap's memory.
 enum class HugePageAdvice : uint8_t { kNever, kWherePossible };
 
@@ -111,30 +109,5 @@ class SystemKernel {
 };
 
 static_assert(PageKernel<SystemKernel>);
-
-// Zeroed memory for metadata, or null. Keeps errno. What is mapped so is remembered, to be
-// measured.
-void* MapMetadata(size_t bytes);
-// Resident bytes of all of it.
-size_t ResidentMetadata();
-
-// The system's THP mode now, read without allocating; unknown where no file may be opened.
-ThpMode ReadThpMode();
-const char* NameOf(ThpMode mode);
-
-// Whether p lies in the heap that libc grows by brk. Reads /proc/self/maps: for error paths.
-bool IsInDataSegmentHeap(const void* p);
-
-// Bytes between two addresses that hugepages back, by /proc/self/smaps; 0 if that can't be read.
-size_t HugeBackedBytes(uintptr_t start, uintptr_t end);
-
-// What the kernel says of a heap range: bytes resident (by mincore, which counts pages that were
-// only ever read; RSS does not, as they map the shared zero page).
-size_t ResidentBytes(uintptr_t start, size_t bytes);
-// One byte for each native page, bit 0 set if it is resident; returns false if the kernel refuses.
-bool ResidentPages(uintptr_t start, size_t native_pages, unsigned char* one_byte_a_page);
-// The same by /proc/self/pagemap, for where a filter may refuse mincore, as systemd's
-// @system-service does.
-bool PagesInPagemap(uintptr_t start, size_t native_pages, unsigned char* one_byte_a_page);
 
 }  // namespace strata

@@ -9,7 +9,7 @@
 #include "hotness/block_pool.h"
 #include "hotness/hot_domain.h"
 #include "hotness/object_collector.h"
-#include "os/system_kernel.h"
+#include "os/metadata_memory.h"
 #include "regions/domain_record.h"
 #include "regions/hot_kernel.h"
 #include "strata/hot.h"

@@ -18,6 +18,8 @@
 #include "os/clock.h"
 #include "os/confinement.h"
 #include "os/damon.h"
+#include "os/resident.h"
+#include "os/thp_mode.h"
 #include "strata/raw_io.h"
 
 namespace strata {

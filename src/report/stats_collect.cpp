@@ -18,6 +18,8 @@
 #include "malloc/region_calls.h"
 #include "malloc/runtime.h"
 #include "os/confinement.h"
+#include "os/metadata_memory.h"
+#include "os/resident.h"
 #include "os/side_stack.h"
 #include "profile/stack_walk.h"
 #include "strata/raw_io.h"

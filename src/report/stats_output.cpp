@@ -16,6 +16,7 @@
 #include "malloc/limits.h"
 #include "malloc/runtime.h"
 #include "os/confinement.h"
+#include "os/thp_mode.h"
 #include "profile/stats_prometheus.h"
 #include "report/output_path.h"
 #include "report/stats_collect.h"

@@ -15,6 +15,9 @@
 
 #include "../hugepage/test_arena.h"
 #include "os/confinement.h"
+#include "os/metadata_memory.h"
+#include "os/resident.h"
+#include "os/thp_mode.h"
 
 namespace strata {
 namespace {
