@@ -97,9 +97,8 @@ void Lock::ReleaseAfterFork() STRATA_NO_TSA {
     Futex(&state_, FUTEX_WAKE, 1);
 }
 
-void Lock::SetThisThreadForks(bool forks) {
-  g_forking.store(forks ? pthread_self() : 0, std::memory_order_relaxed);
-}
+void Lock::BeginFork() { g_forking.store(pthread_self(), std::memory_order_relaxed); }
+void Lock::EndFork() { g_forking.store(0, std::memory_order_relaxed); }
 bool Lock::ThisThreadForks() { return Forks(); }
 
 #ifndef NDEBUG

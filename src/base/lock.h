@@ -87,7 +87,9 @@ class STRATA_CAPABILITY("mutex") Lock {
   bool AcquireForFork(ForkWait wait = ForkWait::kAsLongAsItTakes) STRATA_ACQUIRE();
   void ReleaseAfterFork() STRATA_RELEASE();
   void ReleaseInForkedChild() STRATA_RELEASE();
-  static void SetThisThreadForks(bool forks);
+  // Whether this thread forks, from the first call to the second.
+  static void BeginFork();
+  static void EndFork();
   static bool ThisThreadForks();
 
  private:

@@ -81,10 +81,10 @@ struct ByLifetime {
     struct ForkLock {
       void lock_for_fork() STRATA_NO_TSA {
         lock.AcquireForFork();
-        Lock::SetThisThreadForks(true);
+        Lock::BeginFork();
       }
       void unlock_after_fork() STRATA_NO_TSA {
-        Lock::SetThisThreadForks(false);
+        Lock::EndFork();
         lock.ReleaseAfterFork();
       }
       Lock& lock;

@@ -78,7 +78,7 @@ void HotDomain::CheckUses(CheckBounds bounds) {
       if (IsOfPages(s)) s.quarantine = checks_;
     });
   }
-  scopes_.SetLists(true);
+  scopes_.SetListing(Listing::kOn);
 }
 
 void HotDomain::EndQuarantine() {
@@ -91,7 +91,7 @@ void HotDomain::Renew(std::optional<CheckBounds> checks) {
   if (!checks) return;
   if (checks_ == nullptr) return CheckUses(*checks);
   checks_->Renew();
-  scopes_.SetLists(true);
+  scopes_.SetListing(Listing::kOn);
 }
 
 // What this operation used, and no other does, moves to another place of the same heap.

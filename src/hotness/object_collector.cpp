@@ -177,7 +177,7 @@ void ObjectCollector::MoveAll(Window& w) {
 // From when it returns true on, every operation lists what it uses.
 bool ObjectCollector::BeginEpoch() {
   const HotMemory& memory = domain_.pool().memory();
-  domain_.scopes().SetLists(true);
+  domain_.scopes().SetListing(Listing::kOn);
   const uint64_t until = memory.now_ns(memory.context) + kLongestWaitNs;
   while (!domain_.scopes().AllList()) {
     if (memory.now_ns(memory.context) > until) {
@@ -196,7 +196,7 @@ void ObjectCollector::EndEpoch() {
 }
 
 void ObjectCollector::EndLists() {
-  if (!domain_.always_lists()) domain_.scopes().SetLists(false);
+  if (!domain_.always_lists()) domain_.scopes().SetListing(Listing::kOff);
 }
 
 uint64_t ObjectCollector::MoveOne(const Candidate& c, Window& w) {

@@ -17,11 +17,15 @@
 
 namespace strata {
 
-// What operations go by: a number that grows, and whether they list what they use.
+// Whether operations list what they use.
+enum class Listing : bool { kOff, kOn };
+
+// What operations go by: a number that grows, and that.
 class HotPhase {
  public:
   constexpr HotPhase() = default;
-  constexpr HotPhase(uint64_t era, bool lists) : raw_(era << 1 | (lists ? 1 : 0)) {}
+  constexpr HotPhase(uint64_t era, Listing listing)
+      : raw_(era << 1 | (listing == Listing::kOn ? 1 : 0)) {}
   static constexpr HotPhase FromRaw(uint64_t raw) {
     HotPhase p;
     p.raw_ = raw;
@@ -29,6 +33,7 @@ class HotPhase {
   }
   constexpr uint64_t era() const { return raw_ >> 1; }
   constexpr bool lists() const { return (raw_ & 1) != 0; }
+  constexpr Listing listing() const { return lists() ? Listing::kOn : Listing::kOff; }
   constexpr uint64_t raw() const { return raw_; }
 
  private:
@@ -118,9 +123,9 @@ class ScopeTable {
 
   // The rest is the collector's, but for Advance, which one at a time may call.
 
-  void SetLists(bool lists) {
+  void SetListing(Listing listing) {
     uint64_t raw = phase_.load(std::memory_order_relaxed);
-    while (!phase_.compare_exchange_weak(raw, HotPhase(raw >> 1, lists).raw(),
+    while (!phase_.compare_exchange_weak(raw, HotPhase(raw >> 1, listing).raw(),
                                          std::memory_order_seq_cst)) {
     }
   }
@@ -134,7 +139,7 @@ class ScopeTable {
     const HotPhase now = phase();
     if (!All([now](HotPhase p) { return p.era() == now.era(); })) return 0;
     uint64_t raw = now.raw();
-    const HotPhase next(now.era() + 1, now.lists());
+    const HotPhase next(now.era() + 1, now.listing());
     return phase_.compare_exchange_strong(raw, next.raw(), std::memory_order_seq_cst) ? next.era()
                                                                                       : 0;
   }
@@ -198,7 +203,7 @@ class ScopeTable {
   }
 
   ScopeSlot* slots_;
-  std::atomic<uint64_t> phase_{HotPhase(1, false).raw()};
+  std::atomic<uint64_t> phase_{HotPhase(1, Listing::kOff).raw()};
   std::atomic<uint32_t> without_slot_{0};
   std::atomic<uint32_t> entered_{0};
   std::atomic<ScopeSlot*> list_[kSlots] = {};

@@ -195,7 +195,7 @@ void BeforeFork() STRATA_NO_TSA {
       at = AtHeldLock::kPassBy;
   }
   if (inside) g_inside.fetch_sub(1, std::memory_order_relaxed);
-  Lock::SetThisThreadForks(true);
+  Lock::BeginFork();
   g_signals = signals;
   g_interrupted = at == AtHeldLock::kPassBy;
 }
@@ -204,7 +204,7 @@ void AfterForkInParent() {
   if (!Lock::ThisThreadForks()) return;
   const ErrnoKeeper keep;
   const uint64_t signals = g_signals;
-  Lock::SetThisThreadForks(false);
+  Lock::EndFork();
   UnlockAll(TheRuntime());
   ReleaseWalkersAfterFork();
   RestoreSignals(signals);
@@ -216,7 +216,7 @@ void AfterForkInChild() {
   if (!Lock::ThisThreadForks()) return;
   const uint64_t signals = g_signals;
   const bool interrupted = g_interrupted;
-  Lock::SetThisThreadForks(false);
+  Lock::EndFork();
   VisitLocks(TheRuntime(), [](Lock& l) STRATA_NO_TSA { l.ReleaseInForkedChild(); });
   UnlockReapsInForkedChild();
   UnlockHotDomainsInForkedChild();

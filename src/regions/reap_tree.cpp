@@ -237,17 +237,17 @@ bool LockReaps(AtHeldLock at) STRATA_NO_TSA {
     ReapSync::Fence();
     visit([](ReapLock& l) { return l.OwnerIsOut(); });
   }
-  if (all || passes) layers::FutexLock::set_this_thread_forks(true);
+  if (all || passes) layers::FutexLock::begin_fork();
   return all;
 }
 // Those that ended meanwhile, too: by a fork handler of the program's, which passes through.
 void UnlockReaps() STRATA_NO_TSA {
-  if (layers::FutexLock::this_thread_forks()) layers::FutexLock::set_this_thread_forks(false);
+  if (layers::FutexLock::this_thread_forks()) layers::FutexLock::end_fork();
   VisitShared([](strata_reap* r) STRATA_NO_TSA { r->lock.UnlockAfterFork(); });
   g_tree.ReleaseAfterFork();
 }
 void UnlockReapsInForkedChild() STRATA_NO_TSA {
-  layers::FutexLock::set_this_thread_forks(false);
+  layers::FutexLock::end_fork();
   VisitShared([](strata_reap* r) STRATA_NO_TSA { r->lock.UnlockInForkedChild(ThisThread()); });
   g_tree.ReleaseInForkedChild();
 }

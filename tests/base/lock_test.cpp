@@ -93,12 +93,13 @@ TEST(Lock, RanksMayBeTakenUpwardsAndEqualOnesTogether) {
 }
 
 // The thread that forks passes through what it holds; others wait until the fork is over.
-template <class L, class Take, class Leave, class TakeForFork, class LeaveAfterFork, class Forks>
+template <class L, class Take, class Leave, class TakeForFork, class LeaveAfterFork, class Begin,
+          class End>
 void ForkPassesThrough(L& lock, Take take, Leave leave, TakeForFork take_for_fork,
-                       LeaveAfterFork leave_after_fork, Forks forks) {
+                       LeaveAfterFork leave_after_fork, Begin begin_fork, End end_fork) {
   std::atomic<bool> entered{false};
   take_for_fork(lock);
-  forks(true);
+  begin_fork();
   std::thread other([&] {
     take(lock);
     entered.store(true, std::memory_order_relaxed);
@@ -112,7 +113,7 @@ void ForkPassesThrough(L& lock, Take take, Leave leave, TakeForFork take_for_for
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
   EXPECT_FALSE(entered.load(std::memory_order_relaxed));
-  forks(false);
+  end_fork();
   leave_after_fork(lock);
   other.join();
   take(lock);  // free again
@@ -127,7 +128,7 @@ TEST(Lock, LetsTheForkingThreadPassAndNoOther) {
   ForkPassesThrough(
       lock, [](Lock& l) STRATA_NO_TSA { l.Acquire(); }, [](Lock& l) STRATA_NO_TSA { l.Release(); },
       [](Lock& l) STRATA_NO_TSA { l.AcquireForFork(); },
-      [](Lock& l) STRATA_NO_TSA { l.ReleaseAfterFork(); }, Lock::SetThisThreadForks);
+      [](Lock& l) STRATA_NO_TSA { l.ReleaseAfterFork(); }, Lock::BeginFork, Lock::EndFork);
 }
 TEST(FutexLock, LetsTheForkingThreadPassAndNoOther) {
   using layers::FutexLock;
@@ -135,7 +136,7 @@ TEST(FutexLock, LetsTheForkingThreadPassAndNoOther) {
   ForkPassesThrough(
       lock, [](FutexLock& l) { l.lock(); }, [](FutexLock& l) { l.unlock(); },
       [](FutexLock& l) { l.lock_for_fork(); }, [](FutexLock& l) { l.unlock_after_fork(); },
-      FutexLock::set_this_thread_forks);
+      FutexLock::begin_fork, FutexLock::end_fork);
 }
 TEST(FutexLock, IsTriedWithoutWaiting) {
   layers::FutexLock lock;

@@ -71,7 +71,7 @@ TEST(HotDomain, OnlyWhatIsListedStays) {
   HotScene s;
   std::vector<strata_hot_guide> guides(10);
   for (strata_hot_guide& g : guides) ASSERT_TRUE(s.Make(&g, 64, 1));
-  s.domain.scopes().SetLists(true);
+  s.domain.scopes().SetListing(Listing::kOn);
   strata_hot_scope op;
   s.domain.Enter(&op);
   EXPECT_EQ(HotDomain::GetSlow(&op, &guides[3]), strata_hot_peek(&guides[3]));
@@ -95,7 +95,7 @@ TEST(HotDomain, TooManyToListHoldsEverything) {
   HotScene s;
   std::vector<strata_hot_guide> guides(ScopeSlot::kObjects + 2);
   for (strata_hot_guide& g : guides) ASSERT_TRUE(s.Make(&g, 32, 1));
-  s.domain.scopes().SetLists(true);
+  s.domain.scopes().SetListing(Listing::kOn);
   strata_hot_scope op;
   s.domain.Enter(&op);
   for (size_t i = 0; i + 1 < guides.size(); ++i) HotDomain::GetSlow(&op, &guides[i]);

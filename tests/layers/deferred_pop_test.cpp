@@ -106,7 +106,7 @@ TEST(DeferredPop, GrowsTheNewestAfterAnotherWasPopped) {
 TEST(DeferredPop, IsAsItWasWhenThereIsNoMemory) {
   Stack<DeferredPop, Obstack<1024>, FailNth, Mmap> heap;
   void* p = heap.allocate(800);
-  layer<FailNth>(heap).fail_nth(1, true);
+  layer<FailNth>(heap).fail_each(1);
   EXPECT_EQ(heap.allocate(800), nullptr);
   EXPECT_EQ(heap.allocate(10, 4096), nullptr);
   EXPECT_FALSE(heap.resize(p, 1200));

@@ -308,7 +308,7 @@ TEST(FailNth, FailsThatRequest) {
   EXPECT_NE(heap.allocate(1), nullptr);
   EXPECT_EQ(heap.allocate(1), nullptr);
   EXPECT_NE(heap.allocate(1), nullptr);
-  heap.fail_nth(1, true);
+  heap.fail_each(1);
   EXPECT_EQ(heap.allocate(1), nullptr);
   EXPECT_EQ(heap.allocate(1), nullptr);
   EXPECT_EQ(heap.failed(), 3u);

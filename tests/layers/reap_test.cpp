@@ -459,7 +459,7 @@ TEST(Reap, KeepsBlocksWholeWithTheWindowShut) {
 TEST(Reap, SurvivesARefusedChunkAndARefusedFinder) {
   for (size_t n = 1; n <= 10; ++n) {
     Stack<Check, Reap<4096, 16384>, FailNth, Count, Mmap> heap;
-    layer<FailNth>(heap).fail_nth(n, true);
+    layer<FailNth>(heap).fail_each(n);
     std::mt19937 random(static_cast<unsigned>(n));
     std::vector<ModelBlock> live;
     for (int i = 0; i < 2000; ++i) {

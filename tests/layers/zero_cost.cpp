@@ -196,11 +196,11 @@ struct HandCoalesce {
     }
     const size_t whole = b->size();
     if (whole - bytes < Block::kLeast) {
-      b->SetInUse(whole, true);
+      b->SetInUse(whole, Block::Neighbour::kInUse);
     } else {
       Block* rest = b->At(static_cast<ptrdiff_t>(bytes));
       rest->SetFree(whole - bytes);
-      b->SetInUse(bytes, true);
+      b->SetInUse(bytes, Block::Neighbour::kInUse);
       keep(rest);
     }
     return b->payload();
@@ -251,7 +251,7 @@ struct HandCoalesce {
     if (regions != nullptr) regions->previous = r;
     regions = r;
     newest_end = reinterpret_cast<Block*>(static_cast<char*>(raw) + wanted - Block::kUnit);
-    newest_end->SetEnd(false);
+    newest_end->SetEnd(Block::Neighbour::kFree);
     newest_end->next = reinterpret_cast<Block*>(r);
     auto* first = reinterpret_cast<Block*>(r + 1);
     first->SetFree(wanted - sizeof(Region) - Block::kUnit);

@@ -145,7 +145,7 @@ class Front {
   static void BeforeFork() {
     FileListLock::Acquire();
     heap().visit_locks([](auto& lock) { lock.lock_for_fork(); });
-    layers::FutexLock::set_this_thread_forks(true);
+    layers::FutexLock::begin_fork();
   }
   static void AfterFork() {
     Unlock();
@@ -156,7 +156,7 @@ class Front {
     FileListLock::ResetInChild();
   }
   static void Unlock() {
-    layers::FutexLock::set_this_thread_forks(false);
+    layers::FutexLock::end_fork();
     heap().visit_locks([](auto& lock) { lock.unlock_after_fork(); });
   }
 

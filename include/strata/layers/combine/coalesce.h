@@ -55,8 +55,8 @@ struct Coalesce {
       if (over < Block::kLeast) over += align;
       Block* front = Block::Of(p);
       Block* b = front->At(static_cast<ptrdiff_t>(over));
-      b->SetInUse(front->size() - over, true);
-      front->SetInUse(over, front->previous_in_use());
+      b->SetInUse(front->size() - over, Block::Neighbour::kInUse);
+      front->SetInUse(over, front->previous_state());
       deallocate(front->payload());
       Trim(b, Block::BytesFor(size));
       return b->payload();
@@ -93,7 +93,7 @@ struct Coalesce {
         Block* after = b->After();
         if (after->in_use() || b->size() + after->size() < bytes) return false;
         Unkeep(after);
-        b->SetInUse(b->size() + after->size(), b->previous_in_use());
+        b->SetInUse(b->size() + after->size(), b->previous_state());
       }
       Trim(b, bytes);
       return true;
@@ -157,10 +157,10 @@ struct Coalesce {
     // b is kept nowhere; its neighbours are in use.
     void Cut(Block* b, size_t bytes) {
       const size_t whole = b->size();
-      if (whole - bytes < Block::kLeast) return b->SetInUse(whole, true);
+      if (whole - bytes < Block::kLeast) return b->SetInUse(whole, Block::Neighbour::kInUse);
       Block* rest = b->At(static_cast<ptrdiff_t>(bytes));
       rest->SetFree(whole - bytes);
-      b->SetInUse(bytes, true);
+      b->SetInUse(bytes, Block::Neighbour::kInUse);
       Keep(rest);
     }
 
@@ -169,8 +169,8 @@ struct Coalesce {
       const size_t over = b->size() - bytes;
       if (over < Block::kLeast) return;
       Block* rest = b->At(static_cast<ptrdiff_t>(bytes));
-      rest->SetInUse(over, true);
-      b->SetInUse(bytes, b->previous_in_use());
+      rest->SetInUse(over, Block::Neighbour::kInUse);
+      b->SetInUse(bytes, b->previous_state());
       deallocate(rest->payload());
     }
 
@@ -224,7 +224,7 @@ struct Coalesce {
     // The block before it is free, or will be in a moment.
     void SetNewestEnd() {
       newest_end_ = reinterpret_cast<Block*>(PastOf(regions_) - Block::kUnit);
-      newest_end_->SetEnd(false);
+      newest_end_->SetEnd(Block::Neighbour::kFree);
       newest_end_->next = reinterpret_cast<Block*>(regions_);
     }
 

@@ -272,7 +272,7 @@ struct Reap {
         finder_.Add(rest);
         return b;
       }
-      b->SetInUse(whole, true);
+      b->SetInUse(whole, Block::Neighbour::kInUse);
       Chunk* const c = Count(b, over < Block::kLeast ? whole : bytes);
       if (over < Block::kLeast) return b;
       b->SetNewest(bytes);
@@ -296,7 +296,7 @@ struct Reap {
       if (edge == end) return;
       auto* rest = reinterpret_cast<Block*>(edge);
       const auto left = static_cast<size_t>(end - edge);
-      rest->SetInUse(left, true);
+      rest->SetInUse(left, Block::Neighbour::kInUse);
       if (left < Block::kLeast) return;
       rest->SetGone();
       Free(rest, left);
@@ -392,19 +392,19 @@ struct Reap {
     void Cut(Block* b, size_t bytes) {
       const size_t over = b->size() - bytes;
       Block* rest = b->At(static_cast<ptrdiff_t>(bytes));
-      SetSize(rest, over, true);
-      SetSize(b, bytes, b->previous_in_use());
+      SetSize(rest, over, Block::Neighbour::kInUse);
+      SetSize(b, bytes, b->previous_state());
       CountHole(b, over);
       rest->SetGone();
       Free(rest, over);
     }
 
     // At the edge there is no next block to tell.
-    void SetSize(Block* b, size_t bytes, bool previous_used) {
-      if (reinterpret_cast<char*>(b) + bytes == window_.edge && previous_used) {
+    void SetSize(Block* b, size_t bytes, Block::Neighbour before) {
+      if (reinterpret_cast<char*>(b) + bytes == window_.edge && before != Block::Neighbour::kFree) {
         b->SetNewest(bytes);
       } else {
-        b->SetInUse(bytes, previous_used);
+        b->SetInUse(bytes, before);
       }
     }
 
@@ -416,12 +416,12 @@ struct Reap {
         const size_t more = bytes - b->size();
         if (more > window_.room()) return false;
         window_.edge += more;
-        b->SetInUse(bytes, b->previous_in_use());
+        b->SetInUse(bytes, b->previous_state());
         return true;
       }
       if (after->in_use() || b->size() + after->size() < bytes) return false;
       finder_.Remove(after);
-      b->SetInUse(b->size() + after->size(), b->previous_in_use());
+      b->SetInUse(b->size() + after->size(), b->previous_state());
       return true;
     }
 
@@ -449,8 +449,8 @@ struct Reap {
         inner->SetApart(b->size() - over, b->apart_offset() + over);
         return inner;
       }
-      SetSize(inner, b->size() - over, true);
-      SetSize(b, over, b->previous_in_use());
+      SetSize(inner, b->size() - over, Block::Neighbour::kInUse);
+      SetSize(b, over, b->previous_state());
       CountHole(b, over);
       b->SetGone();
       Free(b, over);

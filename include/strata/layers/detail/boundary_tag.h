@@ -13,6 +13,7 @@ class TaggedBlock {
   static constexpr size_t kTag = sizeof(size_t);
   static constexpr size_t kUnit = 16;
   static constexpr size_t kLeast = 32;  // tag, two links, size again
+  enum class Neighbour : bool { kFree, kInUse };
 
   // Links of the finder's list; only a free block has them.
   TaggedBlock* next;
@@ -35,6 +36,9 @@ class TaggedBlock {
   // 0: it is not live, or lies apart.
   size_t SizeIfLiveInChunk() const { return (tag() & (kInUse | kApart)) == kInUse ? size() : 0; }
   bool previous_in_use() const { return (tag() & kPreviousInUse) != 0; }
+  Neighbour previous_state() const {
+    return previous_in_use() ? Neighbour::kInUse : Neighbour::kFree;
+  }
   // The rest of a window, too small for a block.
   bool is_scrap() const { return in_use() && size() == kUnit; }
   // Alone in memory of its own: its neighbours must not be looked at.
@@ -49,8 +53,8 @@ class TaggedBlock {
   }
 
   // A block in use; the next one learns of it.
-  void SetInUse(size_t bytes, bool previous_used) {
-    SetTag(bytes | kInUse | (previous_used ? kPreviousInUse : 0));
+  void SetInUse(size_t bytes, Neighbour before) {
+    SetTag(bytes | kInUse | (before == Neighbour::kInUse ? kPreviousInUse : 0));
     TaggedBlock* after = After();
     after->SetTag(after->tag() | kPreviousInUse);
   }
@@ -75,7 +79,9 @@ class TaggedBlock {
     after->Word(-2) = bytes;
   }
   // The end of a region: a block in use without bytes.
-  void SetEnd(bool previous_used) { SetTag(kInUse | (previous_used ? kPreviousInUse : 0)); }
+  void SetEnd(Neighbour before) {
+    SetTag(kInUse | (before == Neighbour::kInUse ? kPreviousInUse : 0));
+  }
   bool is_end() const { return size() == 0; }
 
  private:

@@ -48,7 +48,7 @@ struct alignas(16) ReapChunk {
            bytes - sizeof(ReapChunk) - TaggedBlock::kUnit;
   }
   void SetEnd() {
-    end()->SetEnd(true);
+    end()->SetEnd(TaggedBlock::Neighbour::kInUse);
     end()->next = reinterpret_cast<TaggedBlock*>(this);
   }
   static ReapChunk* OfEnd(const TaggedBlock* end) {

@@ -68,9 +68,8 @@ class FutexLock {
     if (state_.load(std::memory_order_relaxed) != kFree)
       state_.store(kFree, std::memory_order_relaxed);
   }
-  static void set_this_thread_forks(bool forks) {
-    forking.store(forks ? pthread_self() : 0, std::memory_order_relaxed);
-  }
+  static void begin_fork() { forking.store(pthread_self(), std::memory_order_relaxed); }
+  static void end_fork() { forking.store(0, std::memory_order_relaxed); }
   static bool this_thread_forks() {
     return forking.load(std::memory_order_relaxed) == pthread_self();
   }

@@ -14,12 +14,12 @@ struct FailNth {
 
     using Through<Below>::Through;
 
-    // The n-th request from now fails (1: the next), and if `every` is set each n-th after it.
-    // 0: none.
-    void fail_nth(size_t n, bool every = false) {
+    // The n-th request from now fails (1: the next; 0: none), or each n-th.
+    void fail_nth(size_t n) {
       left_ = n;
-      every_ = every ? n : 0;
+      every_ = 0;
     }
+    void fail_each(size_t n) { left_ = every_ = n; }
     void* allocate(size_t size) { return Fails() ? nullptr : this->next_.allocate(size); }
     void* allocate(size_t size, size_t align)
       requires AlignedHeap<Below>
