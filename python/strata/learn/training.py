@@ -225,7 +225,7 @@ class FrameGru:
 
 
 class TokenLstm:
-    """The paper's: one sequence of all tokens, innermost frame first, with a mark between frames
+    """LLAMA's: one sequence of all tokens, innermost frame first, with a mark between frames
     (the row of the last size, which no object has)."""
 
     name = "token LSTM"

@@ -2,8 +2,9 @@
 
 A rule is a pure function, from the data to a sentence. It says what the figure shows and then, if a
 bound is passed, the one thing to do, with the exact command where there is one. The bounds are
-judgement, not law; the study's own figures (warehouse paper, named at each) are where they come
-from. The rules lie in the files advice_*.py.
+judgement, not law; they come from the study's own figures, named at each (Z. Zhou et al.,
+"Characterizing a memory allocator at warehouse scale", ASPLOS 2024). The rules lie in the files
+advice_*.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Lifetimes by object size (warehouse paper, Fig. 8), from the quantiles that the profile keeps.
+"""Lifetimes by object size (Z. Zhou et al., ASPLOS 2024, Fig. 8), from the quantiles that the
+profile keeps.
 
 Between two neighbouring quantiles of a row the objects are taken to lie evenly on a logarithmic
 scale. That is exact at the quantiles, and between them nothing more is known.

@@ -1,5 +1,5 @@
-"""How often spans go back to the page heap (warehouse paper, Fig. 13 and 16), from the counters of
-the central free lists."""
+"""How often spans go back to the page heap (Z. Zhou et al., ASPLOS 2024, Fig. 13 and 16),
+from the counters of the central free lists."""
 
 from __future__ import annotations
 
