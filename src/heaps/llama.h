@@ -25,7 +25,8 @@ struct CoarseClock {
   static uint64_t NowNs() { return ReadClock(CLOCK_MONOTONIC_COARSE); }
 };
 
-// The paper keeps no empty page. A few spare those that are emptied and needed again at once.
+// LLAMA keeps no empty page (Maas et al., CACM 67(4), 2024, section 3.2). A few spare those that
+// are emptied and needed again at once.
 struct KeepAFew {
   static constexpr size_t Most(size_t in_use) { return in_use / 16; }
   static constexpr size_t MostMore(size_t most_used) { return most_used / 2 + (4 << 20); }

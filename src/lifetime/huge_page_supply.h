@@ -52,8 +52,9 @@ class ReleasedRuns {
 // keeps.
 inline constexpr uint64_t kPageSoonNs = 100'000'000;
 
-// The paper gives every empty page back at once. One that each of several shards keeps spares
-// threads that empty pages as fast as they fill them a meeting at the source's lock.
+// LLAMA gives every empty page back at once (Maas et al., CACM 67(4), 2024, section 3.2). One that
+// each of several shards keeps spares threads that empty pages as fast as they fill them a meeting
+// at the source's lock.
 enum class SparePage : bool { kNone, kOne };
 
 // Whether pages may be fetched where none at hand has room.

@@ -1,5 +1,5 @@
 // The environment, read by the table of option_table.h, and what becomes of options that do not go
-// together or that the caller may not set. See options.h.
+// together or that the caller must not set. See options.h.
 #include "malloc/options.h"
 
 #include <string.h>

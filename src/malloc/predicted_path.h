@@ -72,7 +72,7 @@ STRATA_ALWAYS_INLINE bool MeetPlace(SiteKey key) {
 
 // Of a place that is predicted to last, as an object of the class is allocated slowly: whether the
 // model should look at who calls from there now. About every 1,000 objects of all such places, as
-// in the paper's section 6.
+// Maas et al. have it (ASPLOS 2020, section 6).
 inline bool IsToBeAskedAgain(SizeClass c) {
   using namespace predicted_internal;
   constexpr uint32_t kHits = 1024;

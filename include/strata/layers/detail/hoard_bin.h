@@ -11,8 +11,8 @@
 namespace strata::layers {
 
 struct HoardThresholds {
-  // f, in sixteenths, 1 to 15: the paper's quarter is 4. Whole ones, because then everything on the
-  // emptiest list is at least f empty when the average is.
+  // f, in sixteenths, 1 to 15: the quarter of Berger et al. (ASPLOS 2000) is 4. Whole ones, because
+  // then everything on the emptiest list is at least f empty when the average is.
   uint32_t empty_sixteenths = 4;
   size_t slack = 4;  // K, at least 1
   // Or as many objects, where a superblock holds few: K of those would come and go all the time.

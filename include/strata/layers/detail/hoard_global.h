@@ -1,9 +1,9 @@
 // Hoard's global heap: the superblocks that processors' heaps parted with, for any of them to take.
 // It is split into shards so that processors which part with superblocks at the same time do not
 // meet at one lock: a superblock goes to the shard of the one who parts with it, and is looked for
-// there first and then in every other. With one shard this is the paper's heap 0; shards are an
-// idea of the project's pull requests of 2026 (emeryberger/Hoard, 88 to 95). A superblock's bin
-// must be locked before a shard, never the other way.
+// there first and then in every other. With one shard this is heap 0 of Berger et al. (ASPLOS 2000,
+// section 3); shards are an idea of the project's pull requests of 2026 (emeryberger/Hoard, 88 to
+// 95). A superblock's bin must be locked before a shard, never the other way.
 #pragma once
 
 #include "strata/layers/detail/hoard_bin.h"
