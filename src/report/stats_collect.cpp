@@ -148,6 +148,26 @@ void CollectGuards(HeapStats& out) {
   out.internal_slack += Sub(large.open_bytes(), large.live_bytes());
 }
 
+void CollectBackground(HeapStats& out) {
+  const BackgroundStats background = ReadBackgroundStats();
+  out.background_running = background.running;
+  out.background_ticks = background.ticks;
+  out.background_released = background.released_bytes;
+}
+
+void CollectLearning(HeapStats& out) {
+  const LearningStats learning = StatsOfLearning();
+  out.predictions.places = learning.places;
+  out.predictions.changes = learning.changes;
+  out.predictions.rounds = learning.rounds;
+  out.predictions.bytes = learning.bytes;
+  out.metadata += learning.bytes;
+  out.predictions.model_asked = learning.model.asked;
+  out.predictions.model_hits = learning.model.hits;
+  out.predictions.model_misses = learning.model.misses;
+  out.predictions.model_disagreements = learning.model.disagreements;
+}
+
 void CollectAll(HeapStats& out) {
   Runtime& r = TheRuntime();
   out.cache_mode = CacheModeName();
@@ -182,22 +202,10 @@ void CollectAll(HeapStats& out) {
   out.price = ReadPrice();
   out.transfer_domains = r.front().transfer.domains();
   out.transfer_domain_row = ReadTransferDomain;
-  const BackgroundStats background = ReadBackgroundStats();
-  out.background_running = background.running;
-  out.background_ticks = background.ticks;
-  out.background_released = background.released_bytes;
+  CollectBackground(out);
   out.sampler = r.sampler.Stats();
   CollectGuards(out);
-  const LearningStats learning = StatsOfLearning();
-  out.predictions.places = learning.places;
-  out.predictions.changes = learning.changes;
-  out.predictions.rounds = learning.rounds;
-  out.predictions.bytes = learning.bytes;
-  out.metadata += learning.bytes;
-  out.predictions.model_asked = learning.model.asked;
-  out.predictions.model_hits = learning.model.hits;
-  out.predictions.model_misses = learning.model.misses;
-  out.predictions.model_disagreements = learning.model.disagreements;
+  CollectLearning(out);
   CollectGroups(r, out.groups);
   CollectHotness(out.hotness);
 }
