@@ -22,28 +22,39 @@ struct BreakSnapshot {
   bool whole;   // not broken yet
   size_t gain;  // native pages with memory that would go: free, idle or both
   Program program;
-  uint32_t rested_s;  // for how long, if it rests
+  uint32_t stood;  // for how many ticks it has been as empty as it is
 };
 
 // A whole hugepage saves every access to it a part of a page walk, and a refill up to 512 faults,
-// so while the program works a quarter of it must go; at rest less, and less still after long.
+// so while the program works a quarter of it must go; at rest less, and less still of one that has
+// stood so for long.
 inline constexpr size_t kBreakWorking = kNativePerHugePage / 4;
 inline constexpr size_t kBreakResting = kNativePerHugePage / 16;
 inline constexpr size_t kBreakRested = kNativePerHugePage / 32;
+inline constexpr size_t kNeverBroken = kNativePerHugePage + 1;
 // A broken one is soon rebuilt if little is missing, so a little more isn't taken.
 inline constexpr size_t kFromBroken = kNativePerHugePage / 32;
-inline constexpr uint32_t kLongRestS = 120;
+// One that was just refilled is wanted, and one that was just emptied may soon be empty: it then
+// goes whole. At rest hardly anything changes.
+inline constexpr uint32_t kStoodWorking = 5, kStoodResting = 1, kStoodLong = 120;
 
 // Native pages that breaking a whole hugepage must free at least.
-constexpr size_t LeastGain(Program program, uint32_t rested_s) {
-  if (program == Program::kIsShort) return 0;
-  if (program == Program::kWorks) return kBreakWorking;
-  return rested_s < kLongRestS ? kBreakResting : kBreakRested;
+constexpr size_t LeastGain(Program program, uint32_t stood) {
+  switch (program) {
+    case Program::kWorks:
+      return stood < kStoodWorking ? kNeverBroken : kBreakWorking;
+    case Program::kRests:
+      if (stood < kStoodResting) return kNeverBroken;
+      return stood < kStoodLong ? kBreakResting : kBreakRested;
+    case Program::kIsShort:
+      break;
+  }
+  return 0;
 }
 
 constexpr bool IsWorthBreaking(const BreakSnapshot& s) {
-  if (s.whole) return s.gain >= LeastGain(s.program, s.rested_s);
-  return s.program != Program::kWorks || s.gain >= kFromBroken;
+  if (s.whole) return s.gain >= LeastGain(s.program, s.stood);
+  return s.program != Program::kWorks || (s.gain >= kFromBroken && s.stood >= kStoodWorking);
 }
 
 }  // namespace strata

@@ -16,6 +16,7 @@
 #include "hugepage/demand_tracker.h"
 #include "hugepage/huge_tracker.h"
 #include "hugepage/page_tiers.h"
+#include "hugepage/rebuild_order.h"
 #include "hugepage/thin_use.h"
 #include "hugepage/tracker_lists.h"
 #include "os/page_kernel.h"
@@ -60,16 +61,16 @@ class Collapser {
   static constexpr Pages kLeastHeap{2048};                     // 16 MiB
   static constexpr size_t kBatch = 8;                          // neighbours out of reach at a time
   static constexpr Pages kHeapPerTouched{8192};                // 64 MiB a hugepage touched ahead
-  static constexpr size_t kSteps = 1024;                       // hugepages looked at in a tick
+  static constexpr size_t kSteps = 1024;                       // hugepages looked at in a row
   static constexpr Pages kFastGrowth{1024};                    // 8 MiB a tick
   static constexpr uint32_t kAgainS = 300;                     // after the kernel refused
   static constexpr uint32_t kMostThinAgainS = 60;
 
   struct Search {
     uint32_t now_s;
-    size_t steps;  // hugepages that may still be looked at
-    Pages spare;   // free pages that may be backed again
-    Pages ahead;   // pages, free or in use, that may be for what is to come
+    RebuildOrder next;
+    Pages spare;  // free pages that may be backed again
+    Pages ahead;  // pages, free or in use, that may be for what is to come
     Pages hard_limit;
     size_t batch;  // hugepages in one call
     bool first;    // of the tick: it is alone, and tells whether frames are cold
@@ -129,6 +130,7 @@ class Collapser {
   }
 
   HugeTracker* Find(Tiers& t, Search& s) STRATA_REQUIRES(t.lock);
+  void LookForMore(Tiers& t, Search& s) STRATA_REQUIRES(t.lock);
   bool Add(Tiers& t, HugePageId page, Search& s, Neighbours& found) STRATA_REQUIRES(t.lock);
   void FindNeighbours(Tiers& t, Search& s, Neighbours& found) STRATA_REQUIRES(t.lock);
   // Says how long it took, in ns.
@@ -144,6 +146,7 @@ class Collapser {
 
   CollapsePacer pacer_;
   bool touch_refused_ = false;
+  uint32_t round_ = 0;  // of looks
   size_t collapsed_total_ = 0;
   std::atomic<uint32_t> rebuilt_in_use_{0};
 };
@@ -154,7 +157,6 @@ RebuildTime Collapser<Kernel>::Rebuild(Tiers& t, const RebuildBudget& budget) {
   const Pages ahead = budget.growth >= kFastGrowth ? budget.growth : Pages(0);
   Search search{};
   search.now_s = Seconds(t.CoarseNow());
-  search.steps = kSteps;
   search.ahead = ahead;
   search.hard_limit = budget.hard_limit;
   RebuildTime spent{};
@@ -186,23 +188,41 @@ RebuildTime Collapser<Kernel>::Rebuild(Tiers& t, const RebuildBudget& budget) {
   return left;
 }
 
-// The next to be rebuilt: first of all what a small heap began with, then the fullest.
+// The next to be rebuilt: first of all what a small heap began with, then the hottest.
 template <PageKernel Kernel>
 HugeTracker* Collapser<Kernel>::Find(Tiers& t, Search& s) {
-  using L = TrackerLists;
   const HugeRange unadvised = t.allocator.unadvised();
   for (HugePageId p = unadvised.first; p < unadvised.end(); p += HugePages(1)) {
     HugeTracker* tracker = t.map[p].unadvised ? t.InFiller(p) : nullptr;
     if (tracker != nullptr && !tracker->detached && IsDue(*tracker, s)) return tracker;
   }
+  bool looked = false;
+  while (true) {
+    while (!s.next.empty()) {
+      HugeTracker* tracker = t.InFiller(s.next.TakeFirst().page);
+      // Others may have changed it while the lock was dropped.
+      if (tracker != nullptr && tracker->broken && !tracker->detached && IsDue(*tracker, s))
+        return tracker;
+    }
+    if (looked) return nullptr;
+    looked = true;
+    LookForMore(t, s);
+  }
+}
+
+template <PageKernel Kernel>
+void Collapser<Kernel>::LookForMore(Tiers& t, Search& s) {
+  using L = TrackerLists;
+  size_t steps = kSteps;
+  ++round_;
   for (const L::State state : {L::kReleased, L::kPartial}) {
     for (const PlacementGroup group : kPlacementGroups) {
-      HugeTracker* tracker = t.filler.Search({state, group}, s.now_s, s.steps,
-                                             [&](HugeTracker& c) { return IsDue(c, s); });
-      if (tracker != nullptr) return tracker;
+      t.filler.Look({state, group}, round_, steps, [&](HugeTracker& c) {
+        if (IsDue(c, s))
+          s.next.Offer({c.page(), c.changed(), static_cast<uint32_t>(MissingFrom(c))});
+      });
     }
   }
-  return nullptr;
 }
 
 template <PageKernel Kernel>

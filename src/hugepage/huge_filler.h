@@ -44,6 +44,12 @@ class HugeFiller {
     return n;
   }
 
+  // Once a second. For how many whole ticks a hugepage has been as empty as it is.
+  void EndTick() { ++tick_; }
+  uint32_t StoodFor(const HugeTracker& t) const { return tick_ - t.changed(); }
+  // The program will touch what was given back inside its runs.
+  void NoteTouched(HugeTracker* t) { t->NoteChanged(tick_); }
+
   // A run in a hugepage of its group that is here already; empty when none fits. Out of line, like
   // the two below: who goes on to a fresh hugepage is deep in a stack that may be small, and should
   // not carry their locals along.
@@ -74,6 +80,7 @@ class HugeFiller {
   // Adds a hugepage of which a large run holds the first `head` pages.
   void ContributeTail(HugeTracker* t, Pages head) {
     t->TakeAt(0, head.raw());
+    t->NoteChanged(tick_);
     t->group = GroupOf({}, groups_);
     t->donated = true;
     t->donated_head = static_cast<uint16_t>(head.raw());
@@ -86,6 +93,7 @@ class HugeFiller {
   // Adds a hugepage that holds runs already.
   void Adopt(HugeTracker* t) {
     ++hugepages_;
+    t->NoteChanged(tick_);
     AddTotals(*t);
     lists_.Add(t);
   }
@@ -123,6 +131,7 @@ class HugeFiller {
       t->donated_head = 0;
     }
     t->Give(at, r.length.raw());
+    t->NoteChanged(tick_);
     AddTotals(*t);
     return t->detached ? Left::kSome : Settle(t);
   }
@@ -133,6 +142,7 @@ class HugeFiller {
     DropTotals(*t);
     const bool grown = t->TryGrow(at, r.length.raw(), new_length.raw());
     if (grown && at == 0 && t->donated_head != 0) SetHead(t, new_length);
+    if (grown) t->NoteChanged(tick_);
     AddTotals(*t);
     lists_.Update(t);
     return grown;
@@ -142,6 +152,7 @@ class HugeFiller {
     const size_t at = t->OffsetIn(r.first);
     DropTotals(*t);
     t->Shrink(at, r.length.raw(), new_length.raw());
+    t->NoteChanged(tick_);
     if (at == 0 && t->donated_head != 0) SetHead(t, new_length);
     AddTotals(*t);
     if (!t->detached) lists_.Update(t);
@@ -163,16 +174,22 @@ class HugeFiller {
   // --- Release, collapse: a hugepage is detached, so that nothing is taken from it while the lock
   // is dropped.
 
-  // Up to `max` hugepages whose release breaks least: broken ones first, then those with the fewest
-  // used pages, as far as that can be told without looking at all.
-  size_t DetachForRelease(HugeTracker** out, size_t max) {
+  // Up to `max` hugepages that `accept` finds worth it and whose release breaks least: broken ones
+  // first, then those with the fewest used pages, as far as that can be told without looking at
+  // all.
+  template <class F>
+  size_t DetachForRelease(HugeTracker** out, size_t max, F accept) {
     size_t n = 0, looks = 0, rank = 0;
-    lists_.ForRanks([&](HugeTracker* t, size_t rank_of_t) {
-      if (rank_of_t >= rank + kNumPlacementGroups && n == max) return false;  // the rest is worse
-      rank = rank_of_t;
-      n = KeepFewestUsed(t, out, n, max);
-      return ++looks < kMostLooks;
-    });
+    for (const TrackerLists::Sort sort : {TrackerLists::kBroken, TrackerLists::kWhole}) {
+      lists_.ForRanks(sort, [&](HugeTracker* t, size_t rank_of_t) {
+        if (rank_of_t >= rank + kNumPlacementGroups && n == max) return false;  // the rest is worse
+        rank = rank_of_t;
+        if (accept(*t)) n = KeepFewestUsed(t, out, n, max);
+        return ++looks < kMostLooks;
+      });
+      if (n != 0) break;
+      looks = rank = 0;
+    }
     for (size_t i = 0; i < n; ++i) Detach(out[i]);
     return n;
   }
@@ -249,8 +266,8 @@ class HugeFiller {
     }
   }
   template <class F>
-  HugeTracker* Search(TrackerLists::Kind kind, uint32_t now_s, size_t& steps, F f) {
-    return lists_.Search(kind, now_s, steps, f);
+  void Look(TrackerLists::Kind kind, uint32_t round, size_t& steps, F f) {
+    lists_.Look(kind, round, steps, f);
   }
 
  private:
@@ -276,8 +293,9 @@ class HugeFiller {
     return run;
   }
 
-  static PageRun TakePages(HugeTracker* t, const PageRequest& r) {
+  PageRun TakePages(HugeTracker* t, const PageRequest& r) const {
     const HugeTracker::Taken taken = t->Take(r.length.raw(), r.align.raw());
+    t->NoteChanged(tick_);
     t->donated = false;
     return {{t->PageAt(taken.at), r.length}, taken.zeroed};
   }
@@ -351,6 +369,7 @@ class HugeFiller {
   size_t untouched_ = 0;
   size_t slack_ = 0;
   size_t abandoned_ = 0;
+  uint32_t tick_ = 0;
 };
 
 }  // namespace strata

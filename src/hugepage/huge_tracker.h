@@ -126,6 +126,10 @@ class HugeTracker : public ListNode<HugeTracker> {
   }
   size_t IdleAt(uint32_t survey) const { return survey_ == survey ? idle_ : 0; }
 
+  // The tick in which runs were last taken from it or given to it, or memory in them was.
+  void NoteChanged(uint32_t tick) { changed_ = tick; }
+  uint32_t changed() const { return changed_; }
+
   // Of the native pages in use, those that the kernel has memory for; one byte for each of all.
   size_t TouchedInUse(const unsigned char* resident) const {
     size_t n = 0;
@@ -187,7 +191,7 @@ class HugeTracker : public ListNode<HugeTracker> {
   uint16_t abandoned = 0;  // pages of a donated head whose run went while small runs keep the rest
   uint32_t collapse_after_s = 0;
   uint32_t worth_since_s = 0;  // found worth rebuilding then, and nothing went since; 0: not
-  uint32_t searched_s = 0;     // when it was last looked at for that
+  uint32_t looked_at = 0;      // the round in which it was last looked at for that
 
  private:
   void NoteMemoryChanged() {
@@ -298,6 +302,7 @@ class HugeTracker : public ListNode<HugeTracker> {
   uint16_t untouched_count_ = kPagesPerHugePage;
   uint16_t idle_ = 0;
   uint32_t survey_ = 0;
+  uint32_t changed_ = 0;
   PageBitmap<kPagesPerHugePage> free_;
   PageBitmap<kPagesPerHugePage> released_;  // of the free pages
   PageBitmap<kPagesPerHugePage> touched_;   // may hold something other than zero

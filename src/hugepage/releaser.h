@@ -34,8 +34,11 @@ class Releaser {
 
   // At each tick, so that a long rest can be told from a short one.
   void NoteProgram(Program program, uint32_t now_s);
-  // Native pages that breaking a whole hugepage must free at least.
-  size_t LeastGainNow(Program program) const { return LeastGain(program, rested_s_); }
+  // Native pages that breaking a whole hugepage must free at least, of one that has stood for as
+  // long as the program rests.
+  size_t LeastGainNow(Program program) const {
+    return LeastGain(program, program == Program::kRests ? rested_s_ : kStoodLong);
+  }
 
   // Empty hugepages that are broken: nothing is to be decided about them.
   Pages ReleaseEmpties(Tiers& t) STRATA_REQUIRES(t.lock);
@@ -71,8 +74,10 @@ class Releaser {
   static constexpr size_t kPiecesOfARange = 33;  // a span has at most 64 native pages
 
   // `idle`: what the survey that has just been made found in it.
-  BreakSnapshot SnapshotOf(const HugeTracker& tracker, size_t idle, Program program) const {
-    return {!tracker.broken, tracker.free_backed() * kNativePerPage + idle, program, rested_s_};
+  static BreakSnapshot SnapshotOf(const Tiers& t, const HugeTracker& tracker, size_t idle,
+                                  Program program) STRATA_REQUIRES(t.lock) {
+    return {!tracker.broken, tracker.free_backed() * kNativePerPage + idle, program,
+            t.filler.StoodFor(tracker)};
   }
 
   Pages ReleaseFromCache(Tiers& t, Pages target, HugePages keep) STRATA_REQUIRES(t.lock);
@@ -158,12 +163,13 @@ Pages Releaser<Kernel>::ReleaseFromFiller(Tiers& t, Pages target, Program progra
   Pages released;
   while (released < target) {
     HugeTracker* batch[kBatch];
-    const size_t n = t.filler.DetachForRelease(batch, kBatch);
+    const size_t n =
+        t.filler.DetachForRelease(batch, kBatch, [&](const HugeTracker& tracker) STRATA_NO_TSA {
+          return IsWorthBreaking(SnapshotOf(t, tracker, 0, program));
+        });
     size_t enough = 0;  // the batch is in order of preference: put back what is not needed
-    for (Pages free; enough < n && released + free < target; ++enough) {
-      if (!IsWorthBreaking(SnapshotOf(*batch[enough], 0, program))) break;
+    for (Pages free; enough < n && released + free < target; ++enough)
       free += Pages(batch[enough]->free_backed());
-    }
     for (size_t i = enough; i < n; ++i) t.ReattachOrRetire(batch[i]);
     const Pages now = ReleaseDetached(t, batch, enough);
     if (now == Pages(0)) break;
@@ -302,7 +308,7 @@ InUseRelease Releaser<Kernel>::ReleaseInUse(Tiers& t, NativeRange* ranges, size_
       const HugeTracker* tracker = t.InFiller(page);
       if (tracker == nullptr) return;
       // A run of the filler lies in one hugepage, so nothing of the range was taken yet.
-      if (!IsWorthBreaking(SnapshotOf(*tracker, tracker->IdleAt(survey_), program))) {
+      if (!IsWorthBreaking(SnapshotOf(t, *tracker, tracker->IdleAt(survey_), program))) {
         ranges[i].bytes = 0;
         return;
       }
@@ -369,6 +375,7 @@ size_t Releaser<Kernel>::NoteReused(Tiers& t, const NativePages* spans, size_t n
       HugeTracker* tracker = t.InFiller(HugePageId(native / kNativePerHugePage));
       if (tracker == nullptr || tracker->gone() == 0) continue;
       t.filler.Change(tracker, [&] { tracker->NoteReused(native % kNativePerHugePage, 1); });
+      t.filler.NoteTouched(tracker);
     }
   }
   return gone - t.filler.gone_native();

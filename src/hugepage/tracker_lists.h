@@ -101,54 +101,51 @@ class TrackerLists {
     }
   }
 
-  // Calls f on trackers whose free pages may be released, those in broken hugepages first, then by
-  // how many pages are in use, to within kRankWidth. Of one sort only, and until f says no.
+  enum Sort : uint8_t { kBroken, kWhole };
+
+  // Calls f on trackers of a sort whose free pages may be released, by how many pages are in use,
+  // to within kRankWidth, and then those first that have been so for longest, until f says no.
   template <class F>
-  void ForRanks(F f) const {
-    for (size_t sort = 0; sort < kRanks; sort += kRanksOfASort) {
-      size_t seen = 0;
-      for (size_t i = ranked_.NextSet(sort); i < sort + kRanksOfASort; i = ranked_.NextSet(i + 1)) {
-        for (const ReleaseRank* r = ranks_[i].first(); r != nullptr;
-             r = IntrusiveList<ReleaseRank>::Next(r)) {
-          ++seen;
-          if (!f(r->tracker, i)) return;
-        }
+  void ForRanks(Sort sort, F f) const {
+    const size_t begin = sort * kRanksOfASort, end = begin + kRanksOfASort;
+    for (size_t i = ranked_.NextSet(begin); i < end; i = ranked_.NextSet(i + 1)) {
+      for (const ReleaseRank* r = ranks_[i].first(); r != nullptr;
+           r = IntrusiveList<ReleaseRank>::Next(r)) {
+        if (!f(r->tracker, i)) return;
       }
-      if (seen != 0) return;
     }
   }
 
-  // A tracker of a kind that f accepts, or null. Looks at `steps` at most, which it counts down;
-  // the next call goes on, with those that were not looked at for longest.
+  // Calls f on trackers of a kind, on each once a round. At `steps` of them at most, which it
+  // counts down; the next round goes on, with those that were not looked at for longest.
   template <class F>
-  HugeTracker* Search(Kind kind, uint32_t now_s, size_t& steps, F f) {
-    if (counts_[kind.raw()] == 0) return nullptr;
-    if (HugeTracker* t = lone_; t != nullptr) {
-      if (steps == 0 || t->searched_s == now_s) return nullptr;
+  void Look(Kind kind, uint32_t round, size_t& steps, F f) {
+    if (counts_[kind.raw()] == 0) return;
+    const auto look = [&](HugeTracker* t) {
       --steps;
-      if (f(*t)) return t;
-      t->searched_s = now_s;
-      return nullptr;
+      t->looked_at = round;
+      f(*t);
+    };
+    if (lone_ != nullptr) {
+      if (steps != 0 && lone_->looked_at != round) look(lone_);
+      return;
     }
     size_t i = nonempty_.NextSet(std::max<size_t>(search_[kind.raw()], Begin(kind)));
     for (; i < End(kind); i = nonempty_.NextSet(i + 1)) {
       search_[kind.raw()] = static_cast<uint16_t>(i);
-      for (HugeTracker* t = lists_[i].first(); t->searched_s != now_s; t = lists_[i].first()) {
+      for (HugeTracker* t = lists_[i].first(); t->looked_at != round; t = lists_[i].first()) {
         if (steps == 0) {
           // Others have their turn, if this one had it.
-          if (lists_[i].last()->searched_s == now_s)
+          if (lists_[i].last()->looked_at == round)
             search_[kind.raw()] = static_cast<uint16_t>(i + 1);
-          return nullptr;
+          return;
         }
-        --steps;
-        if (f(*t)) return t;
-        t->searched_s = now_s;
+        look(t);
         lists_[i].Remove(t);
         lists_[i].PushBack(t);
       }
     }
     search_[kind.raw()] = static_cast<uint16_t>(Begin(kind));
-    return nullptr;
   }
 
   // The first tracker of a kind that f accepts; null when there is none.
@@ -207,8 +204,8 @@ class TrackerLists {
   static uint8_t RankOf(const HugeTracker& t) {
     if (t.free_backed() == 0) return ReleaseRank::kNone;
     const size_t width = std::min(t.used(), kPagesPerHugePage - 1) / kRankWidth;
-    return static_cast<uint8_t>((t.broken ? 0 : kRanksOfASort) + width * kNumPlacementGroups +
-                                static_cast<size_t>(t.group));
+    return static_cast<uint8_t>((t.broken ? kBroken : kWhole) * kRanksOfASort +
+                                width * kNumPlacementGroups + static_cast<size_t>(t.group));
   }
   void Rank(HugeTracker* t, uint8_t list) {
     ReleaseRank& r = t->rank;
@@ -220,7 +217,7 @@ class TrackerLists {
     r.list = list;
     if (list == ReleaseRank::kNone) return;
     r.tracker = t;
-    ranks_[list].PushFront(&r);
+    ranks_[list].PushBack(&r);
     ranked_.SetRange(list, 1);
   }
 
@@ -258,7 +255,7 @@ class TrackerLists {
   PageBitmap<kLists> nonempty_;
   IntrusiveList<ReleaseRank> ranks_[kRanks];
   PageBitmap<kRanks> ranked_;
-  uint16_t search_[kKinds] = {};  // the list with which a search of each kind goes on
+  uint16_t search_[kKinds] = {};  // the list with which a look at each kind goes on
 };
 
 }  // namespace strata

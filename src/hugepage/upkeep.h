@@ -125,6 +125,7 @@ Pages Upkeep<Kernel>::Tick(Tiers& t, CallRate calls, Program program) {
   const Pages released = ReleaseSurplus(t, wanted, program);
   RebuildWithin(t, wanted, growth, program);
   last_in_use_ = InUse(t);  // a rebuild's own share is no growth
+  t.filler.EndTick();
   return released;
 }
 

@@ -12,6 +12,7 @@ namespace {
 using test::CollapserTest;
 using test::kMostMissing;
 using test::kNoLimit;
+using test::kTickTime;
 
 TEST_F(CollapserTest, RebuildsWhatLacksASixteenthAtMost) {
   LockHolder hold(t.lock);
@@ -221,6 +222,44 @@ TEST_F(CollapserTest, RestsAfterSlowCallsAndStopsAfterAFifthOfASecond) {
   EXPECT_EQ(collapser.collapsed_total(), 5u);
   EXPECT_FALSE(collapser.Due());
   EXPECT_TRUE(collapser.Due());
+}
+
+// Those in which the program did something last; of them, what lacks least.
+TEST_F(CollapserTest, RebuildsTheHottestFirst) {
+  LockHolder hold(t.lock);
+  const auto add = [&](size_t missing) STRATA_REQUIRES(t.lock) {
+    HugeTracker* tracker = AddBroken(missing);
+    AddToFiller(kPagesPerHugePage);  // no neighbours
+    return tracker;
+  };
+  HugeTracker* cold = add(1);
+  HugeTracker* hot = add(3);
+  HugeTracker* warm = add(2);
+  HugeTracker* hot_too = add(4);
+  t.filler.EndTick();
+  t.filler.NoteTouched(warm);
+  t.filler.EndTick();
+  t.filler.NoteTouched(hot);
+  t.filler.NoteTouched(hot_too);
+  kernel.collapse_ns = kTickTime.collapse_ns;  // one at a time
+  for (const HugeTracker* next : {hot, hot_too, warm, cold}) {
+    EXPECT_FALSE(kernel.whole(next->page()));
+    Rebuild();
+    EXPECT_TRUE(kernel.whole(next->page())) << next->page().raw();
+    kernel.Advance(60'000);  // the pacer's rest does not matter here
+  }
+}
+
+// More than fit in the order that is drawn up at once.
+TEST_F(CollapserTest, AllAreRebuiltHoweverMany) {
+  LockHolder hold(t.lock);
+  constexpr size_t kMany = RebuildOrder::kMost + 40;
+  for (size_t i = 0; i < kMany; ++i) {
+    AddGone(4);
+    AddToFiller(kPagesPerHugePage);  // no neighbours
+  }
+  Rebuild();
+  EXPECT_EQ(collapser.collapsed_total(), kMany);
 }
 
 TEST_F(CollapserTest, WhatBeganAsSinglePagesMayLackAQuarter) {

@@ -196,7 +196,8 @@ class HugeFillerProgram {
   // Detaches, lets others give runs back meanwhile, and then finishes.
   void Release() {
     HugeTracker* batch[4];
-    const size_t n = filler_.DetachForRelease(batch, 1 + bytes_.Below(4));
+    const size_t n = filler_.DetachForRelease(batch, 1 + bytes_.Below(4),
+                                              [](const HugeTracker&) { return true; });
     for (size_t i = 0; i < n; ++i) {
       STRATA_CHECK(batch[i]->free_backed() != 0);
       // Nothing that was left alone would have been cheaper to break.

@@ -33,7 +33,10 @@ struct HugeFillerTest : testing::Test {
   }
   HugeTracker* DetachOne() {
     HugeTracker* t = nullptr;
-    return filler.DetachForRelease(&t, 1) == 1 ? t : nullptr;
+    return Detach(&t, 1) == 1 ? t : nullptr;
+  }
+  size_t Detach(HugeTracker** out, size_t max) {
+    return filler.DetachForRelease(out, max, [](const HugeTracker&) { return true; });
   }
   static PageRange First(HugeTracker* t, size_t pages) { return {t->PageAt(0), Pages(pages)}; }
   void Break(HugeTracker* t) {
@@ -51,11 +54,11 @@ TEST_F(HugeFillerTest, OfEquallyUsedOnesThoseWithWhatLastsAreReleasedLast) {
   HugeTracker* second = Add(5);
   HugeTracker* other_lasting = Add(5, kLasting);
   HugeTracker* out[4];
-  ASSERT_EQ(filler.DetachForRelease(out, 2), 2u);
+  ASSERT_EQ(Detach(out, 2), 2u);
   EXPECT_EQ(out[0]->group, PlacementGroup::kOthers);
   EXPECT_EQ(out[1]->group, PlacementGroup::kOthers);
   EXPECT_EQ(out[0] == first ? out[1] : out[0], second);
-  ASSERT_EQ(filler.DetachForRelease(out, 4), 2u);
+  ASSERT_EQ(Detach(out, 4), 2u);
   EXPECT_EQ(out[0] == lasting ? out[1] : out[0], other_lasting);
 }
 
@@ -70,7 +73,7 @@ TEST_F(HugeFillerTest, BrokenOnesComeFirstAndAlone) {
   HugeTracker* broken = Add(200);
   Break(broken);
   HugeTracker* out[4];
-  ASSERT_EQ(filler.DetachForRelease(out, 4), 1u);
+  ASSERT_EQ(Detach(out, 4), 1u);
   EXPECT_EQ(out[0], broken);
 }
 
@@ -89,10 +92,68 @@ TEST_F(HugeFillerTest, AHugepageThatFillsUpIsReleasedLater) {
   EXPECT_EQ(DetachOne(), other);
 }
 
+TEST_F(HugeFillerTest, OfOneRankThoseGoFirstThatStoodLongest) {
+  HugeTracker* first = Add(5);
+  HugeTracker* second = Add(5);
+  HugeTracker* out[2];
+  ASSERT_EQ(Detach(out, 2), 2u);
+  EXPECT_TRUE(out[0] == first && out[1] == second);
+}
+
+// Those that are not worth it keep nobody from the others.
+TEST_F(HugeFillerTest, WhatIsNotWorthItIsPassedOver) {
+  for (int i = 0; i < 70; ++i) Break(Add(1));
+  HugeTracker* fewest = Add(1);
+  HugeTracker* whole = Add(2);
+  HugeTracker* out[2];
+  ASSERT_EQ(filler.DetachForRelease(
+                out, 2, [&](const HugeTracker& t) { return !t.broken && &t != fewest; }),
+            1u);
+  EXPECT_EQ(out[0], whole);
+}
+
+TEST_F(HugeFillerTest, KnowsSinceWhenAHugepageIsAsEmptyAsItIs) {
+  HugeTracker* t = Add(4);
+  const auto stand = [&] {
+    for (int i = 0; i < 3; ++i) filler.EndTick();
+    EXPECT_EQ(filler.StoodFor(*t), 3u);
+  };
+  const auto began_anew = [&] { return filler.StoodFor(*t) == 0; };
+  EXPECT_TRUE(began_anew());
+  stand();
+  const PageRange run = filler.TryTake({Pages(2)}, HugeFiller::Broken::kAvoid).range;
+  EXPECT_TRUE(began_anew()) << "taken from";
+  stand();
+  EXPECT_FALSE(filler.TryGrow(t, First(t, 4), Pages(5)));
+  EXPECT_EQ(filler.StoodFor(*t), 3u) << "nothing changed";
+  EXPECT_TRUE(filler.TryGrow(t, run, Pages(6)));
+  EXPECT_TRUE(began_anew()) << "grown";
+  stand();
+  filler.Shrink(t, First(t, 4), Pages(3));
+  EXPECT_TRUE(began_anew()) << "shrunk";
+  stand();
+  filler.Give(t, {run.first, Pages(6)});
+  EXPECT_TRUE(began_anew()) << "given back";
+  stand();
+  filler.Change(t, [&] { t->NoteReleased(t->FreeBacked()); });
+  EXPECT_EQ(filler.StoodFor(*t), 3u) << "what the kernel has of it is another matter";
+  filler.NoteTouched(t);
+  EXPECT_TRUE(began_anew()) << "touched inside its runs";
+}
+
+TEST_F(HugeFillerTest, ATailAndOneThatComesWithItsRunsAreNew) {
+  for (int i = 0; i < 3; ++i) filler.EndTick();
+  EXPECT_EQ(filler.StoodFor(*AddTail(9)), 0u);
+  HugeTracker* t = Make();
+  t->TakeAt(0, 4);
+  filler.Adopt(t);
+  EXPECT_EQ(filler.StoodFor(*t), 0u);
+}
+
 // Only some candidates are looked at while the lock is held.
 TEST_F(HugeFillerTest, ALookAtCandidatesEnds) {
-  HugeTracker* best = Add(1);  // at the end of its rank
   for (int i = 0; i < 100; ++i) Add(7);
+  HugeTracker* best = Add(1);  // at the end of its rank
   HugeTracker* found = DetachOne();
   ASSERT_NE(found, nullptr);
   EXPECT_EQ(found->used(), 7u);

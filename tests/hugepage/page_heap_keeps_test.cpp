@@ -21,6 +21,7 @@ struct KeepsTest : testing::Test {
       for (size_t n = 0; n < kNativePerPage; ++n)
         kernel.Write(runs[i].first.raw() * kNativePerPage + n, 1);
     }
+    for (uint32_t s = 0; s < kStoodWorking; ++s) Second(Program::kWorks);
   }
   // Native pages of a hugepage, from its first on, that nothing lives on.
   static NativePages Idle(size_t hugepage, size_t n) {
@@ -88,6 +89,19 @@ TEST_F(KeepsTest, BreaksOneForAllThatASurveyFoundInIt) {
   EXPECT_EQ(bytes, 130 * kNativePageSize);
 }
 
+TEST_F(KeepsTest, BreaksNoneThatWasRefilledAMomentAgo) {
+  heap.Give(runs[20 * kPagesPerHugePage]);
+  heap.Take({Pages(1)});
+  auto parts = Survey(20, 200);
+  for (uint32_t s = 0; s < kStoodWorking; ++s) {
+    EXPECT_EQ(Release(parts, Program::kWorks), 0u);
+    EXPECT_TRUE(kernel.whole(HugePageId(20)));
+    Second(Program::kWorks);
+    parts = Survey(20, 200);
+  }
+  EXPECT_EQ(Release(parts, Program::kWorks), 200 * kNativePageSize);
+}
+
 TEST_F(KeepsTest, ForgetsWhatAnEarlierSurveyFound) {
   Survey(20, 130);
   auto parts = Survey(21, 130);
@@ -98,6 +112,7 @@ TEST_F(KeepsTest, ForgetsWhatAnEarlierSurveyFound) {
 
 TEST_F(KeepsTest, CountsFreePagesToo) {
   for (size_t i = 0; i < 50; ++i) heap.Give(runs[20 * kPagesPerHugePage + 128 + i]);
+  for (uint32_t s = 0; s < kStoodWorking; ++s) Second(Program::kWorks);
   auto parts = Survey(20, 30);  // with 100 free native pages
   EXPECT_EQ(Release(parts, Program::kWorks), 30 * kNativePageSize);
 }

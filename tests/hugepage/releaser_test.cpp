@@ -18,6 +18,9 @@ struct ReleaserTest : test::TestTiers {
       STRATA_REQUIRES(t.lock) {
     return releaser.Release(t, Pages(pages), keep, program).raw();
   }
+  void Stand(uint32_t ticks = kStoodWorking) STRATA_REQUIRES(t.lock) {
+    for (uint32_t i = 0; i < ticks; ++i) t.filler.EndTick();
+  }
   // Native pages [at, at + n) of a hugepage.
   static NativeRange In(const HugeTracker* tracker, size_t at, size_t n) {
     return {OffsetOf(tracker->page()) + at * kNativePageSize, n * kNativePageSize};
@@ -90,21 +93,67 @@ TEST_F(ReleaserTest, BreaksTheHugePagesWithTheFewestUsedPagesAndNoMore) {
 TEST_F(ReleaserTest, LeavesWhatIsNotWorthBreaking) {
   LockHolder hold(t.lock);
   const HugeTracker* tracker = AddToFiller(256 - kBreakWorking / kNativePerPage + 1);
+  Stand();
   EXPECT_EQ(Release(1, kKeepNone, Program::kWorks), 0u);
   EXPECT_FALSE(tracker->broken || tracker->detached);
   EXPECT_EQ(Release(1, kKeepNone, Program::kRests), kBreakWorking / kNativePerPage - 1);
 }
 
+// What changed a moment ago is wanted, or will soon be empty; and it keeps nobody else whole.
+TEST_F(ReleaserTest, OneThatJustChangedIsPassedOver) {
+  LockHolder hold(t.lock);
+  const HugeTracker* stood = AddToFiller(100);
+  Stand(kStoodWorking - 1);
+  EXPECT_EQ(Release(1, kKeepNone, Program::kWorks), 0u) << "a second is missing";
+  Stand(1);
+  const HugeTracker* fresh = AddToFiller(10);  // it would be the first to go
+  EXPECT_EQ(Release(1, kKeepNone, Program::kWorks), 156u);
+  EXPECT_TRUE(stood->broken);
+  EXPECT_FALSE(fresh->broken || fresh->detached);
+  EXPECT_EQ(Release(1, kKeepNone, Program::kRests), 0u);
+  Stand(kStoodResting);
+  EXPECT_EQ(Release(1, kKeepNone, Program::kRests), 246u);
+}
+
+// Of a broken one that lacks a page more than before nothing is worth taking; whole ones go.
+TEST_F(ReleaserTest, BrokenOnesWithLittleToGiveKeepNoOthersWhole) {
+  LockHolder hold(t.lock);
+  HugeTracker* broken = AddToFiller(100);
+  ASSERT_EQ(Release(1), 156u);
+  t.filler.Shrink(broken, {FirstPage(broken->page()), Pages(100)}, Pages(99));
+  t.used -= Pages(1);
+  AddToFiller(10);
+  Stand();
+  EXPECT_EQ(Release(1, kKeepNone, Program::kWorks), 246u);
+  EXPECT_EQ(broken->free_backed(), 1u);
+}
+
+// A refill of spans whose pages went back takes no run, and ends the stand all the same.
+TEST_F(ReleaserTest, WhatIsTouchedAgainInsideRunsEndsTheStand) {
+  LockHolder hold(t.lock);
+  HugeTracker* tracker = AddToFiller(200);
+  NativeRange range = In(tracker, 0, 8);
+  releaser.ReleaseInUse(t, &range, 1, Program::kIsShort);
+  Stand();
+  EXPECT_EQ(t.filler.StoodFor(*tracker), kStoodWorking);
+  const NativePages reused{range.offset, 0xff};
+  releaser.NoteReused(t, &reused, 1);
+  EXPECT_EQ(t.filler.StoodFor(*tracker), 0u);
+}
+
 TEST_F(ReleaserTest, ALongRestMakesLessWorthIt) {
   EXPECT_EQ(releaser.LeastGainNow(Program::kWorks), kBreakWorking);
   releaser.NoteProgram(Program::kRests, 1000);
+  EXPECT_EQ(releaser.LeastGainNow(Program::kRests), kNeverBroken);
+  releaser.NoteProgram(Program::kRests, 1000 + kStoodResting);
   EXPECT_EQ(releaser.LeastGainNow(Program::kRests), kBreakResting);
-  releaser.NoteProgram(Program::kRests, 1000 + kLongRestS - 1);
+  releaser.NoteProgram(Program::kRests, 1000 + kStoodLong - 1);
   EXPECT_EQ(releaser.LeastGainNow(Program::kRests), kBreakResting);
-  releaser.NoteProgram(Program::kRests, 1000 + kLongRestS);
+  releaser.NoteProgram(Program::kRests, 1000 + kStoodLong);
   EXPECT_EQ(releaser.LeastGainNow(Program::kRests), kBreakRested);
   releaser.NoteProgram(Program::kWorks, 2000);
   releaser.NoteProgram(Program::kRests, 2001);
+  releaser.NoteProgram(Program::kRests, 2002);
   EXPECT_EQ(releaser.LeastGainNow(Program::kRests), kBreakResting) << "the rest began anew";
 }
 
@@ -181,6 +230,7 @@ TEST_F(ReleaserTest, ASurveyCountsByHugePage) {
       for (size_t at : {8, 68})
         spans.push_back({In(tracker, at, 60).offset, (uint64_t{1} << 60) - 1});
     }
+    Stand();
     releaser.BeginSurvey();
     releaser.NoteIdle(t, spans.data(), spans.size());
     NativeRange ranges[]{In(a, 0, 1), In(b, 0, 1)};

@@ -86,13 +86,19 @@ TEST(TrackerLists, OneAloneTouchesNoList) {
   EXPECT_EQ(lists.Find({L::kPartial}, 1), nullptr);
   const auto any = [](const HugeTracker&) { return true; };
   EXPECT_EQ(lists.FindIn({L::kRegular}, any), &one);
-  size_t seen = 0, steps = 2;
+  size_t seen = 0, steps = 2, looks = 0;
   lists.ForEach({L::kRegular}, [&seen](HugeTracker*) { ++seen; });
   EXPECT_EQ(seen, 1u);
-  for (int i = 0; i < 2; ++i)
-    EXPECT_EQ(lists.Search({L::kRegular}, 7, steps, [](HugeTracker&) { return false; }), nullptr);
-  EXPECT_EQ(steps, 1u);  // looked at once
-  EXPECT_EQ(lists.Search({L::kRegular}, 8, steps, any), &one);
+  const auto look = [&](uint32_t round) {
+    lists.Look({L::kRegular}, round, steps, [&](HugeTracker& t) { looks += &t == &one; });
+  };
+  for (int i = 0; i < 2; ++i) look(7);
+  EXPECT_EQ(looks, 1u);
+  EXPECT_EQ(steps, 1u);
+  look(8);
+  EXPECT_EQ(looks, 2u);
+  look(9);
+  EXPECT_EQ(looks, 2u) << "no step is left";
   lists.Remove(&one);
   EXPECT_EQ(lists.Find({L::kRegular}, 1), nullptr);
   lists.Add(&one);
@@ -119,23 +125,18 @@ struct TrackerListsTest : testing::Test {
     lists.Add(t);
     return t;
   }
-  std::vector<HugeTracker*> Ranked() {
+  std::vector<HugeTracker*> Ranked(L::Sort sort = L::kWhole) {
     std::vector<HugeTracker*> all;
-    lists.ForRanks([&](HugeTracker* t, size_t) {
+    lists.ForRanks(sort, [&](HugeTracker* t, size_t) {
       all.push_back(t);
       return true;
     });
     return all;
   }
-  // The trackers that one search looks at.
-  std::vector<HugeTracker*> Searched(uint32_t now_s, size_t steps) {
+  // The trackers that are looked at in a row.
+  std::vector<HugeTracker*> LookedAt(uint32_t round, size_t steps) {
     std::vector<HugeTracker*> all;
-    EXPECT_EQ(lists.Search({L::kRegular}, now_s, steps,
-                           [&](HugeTracker& t) {
-                             all.push_back(&t);
-                             return false;
-                           }),
-              nullptr);
+    lists.Look({L::kRegular}, round, steps, [&](HugeTracker& t) { all.push_back(&t); });
     return all;
   }
 
@@ -144,12 +145,21 @@ struct TrackerListsTest : testing::Test {
   std::deque<HugeTracker> trackers;
 };
 
-TEST_F(TrackerListsTest, BrokenOnesAreRankedAloneBeforeAnyWholeOne) {
+TEST_F(TrackerListsTest, BrokenOnesAreRankedApartFromWholeOnes) {
   HugeTracker* whole = Add(1);
   HugeTracker* broken = Add(100, true);
-  EXPECT_EQ(Ranked(), std::vector<HugeTracker*>{broken});
-  lists.Remove(broken);
+  EXPECT_EQ(Ranked(L::kBroken), std::vector<HugeTracker*>{broken});
   EXPECT_EQ(Ranked(), std::vector<HugeTracker*>{whole});
+}
+
+TEST_F(TrackerListsTest, WithinARankThoseAreFirstThatCameFirst) {
+  HugeTracker* a = Add(40);
+  HugeTracker* b = Add(41);
+  HugeTracker* c = Add(40);
+  EXPECT_EQ(Ranked(), (std::vector<HugeTracker*>{a, b, c}));
+  a->TakeAt(41, 1);
+  lists.Update(a);
+  EXPECT_EQ(Ranked(), (std::vector<HugeTracker*>{a, b, c})) << "of the same rank still";
 }
 
 TEST_F(TrackerListsTest, TheRankFollowsTheUse) {
@@ -177,20 +187,20 @@ TEST_F(TrackerListsTest, ASearchForARunDoesNotLeaveItsKind) {
   EXPECT_EQ(lists.Find({L::kPartial}, 57), partial);
 }
 
-TEST_F(TrackerListsTest, ASearchLooksAtEachOnceASecondAndThenAgain) {
+TEST_F(TrackerListsTest, LooksAtEachOnceARound) {
   for (const size_t used : {10, 10, 50, 90, 90, 90}) Add(used);
-  EXPECT_EQ(Searched(1, 100).size(), 6u);
-  EXPECT_TRUE(Searched(1, 100).empty());
-  EXPECT_EQ(Searched(2, 100).size(), 6u);
+  EXPECT_EQ(LookedAt(1, 100).size(), 6u);
+  EXPECT_TRUE(LookedAt(1, 100).empty());
+  EXPECT_EQ(LookedAt(2, 100).size(), 6u);
 }
 
-// Others have their turn: a search that broke off goes on behind the list where it stopped, and
+// Others have their turn: a round that broke off goes on behind the list where it stopped, and
 // within a list with those that waited longest.
-TEST_F(TrackerListsTest, ASearchOfFewStepsComesToAll) {
+TEST_F(TrackerListsTest, RoundsOfFewStepsComeToAll) {
   for (const size_t used : {10, 10, 10, 50, 50, 90, 90, 90}) Add(used);
   std::map<HugeTracker*, int> looks;
-  for (uint32_t now_s = 1; now_s <= 40; ++now_s) {
-    const std::vector<HugeTracker*> some = Searched(now_s, 2);
+  for (uint32_t round = 1; round <= 40; ++round) {
+    const std::vector<HugeTracker*> some = LookedAt(round, 2);
     EXPECT_LE(some.size(), 2u);
     for (HugeTracker* t : some) ++looks[t];
   }

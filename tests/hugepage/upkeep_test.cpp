@@ -41,6 +41,15 @@ TEST_F(UpkeepTest, OneAtRestKeepsWhatItUses) {
   EXPECT_EQ(kernel.physical_bytes(), kHugePageSize);
 }
 
+TEST_F(UpkeepTest, EachTickAHugepageHasStoodForOneMore) {
+  LockHolder hold(t.lock);
+  const HugeTracker* tracker = AddToFiller(100);
+  for (uint32_t s = 0; s < 4; ++s) {
+    EXPECT_EQ(t.filler.StoodFor(*tracker), s);
+    Second(upkeep, s % 2 == 0 ? Program::kWorks : Program::kRests);
+  }
+}
+
 TEST_F(UpkeepTest, WithoutReleaseATickOnlyKnowsTheDemand) {
   LockHolder hold(t.lock);
   Upkeep<FakeKernel> keeps(hard, soft, {.release = false});
