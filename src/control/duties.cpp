@@ -28,7 +28,7 @@ namespace strata {
 namespace {
 
 constexpr uint64_t kSecondNs = 1'000'000'000;
-constexpr uint64_t kPopulateNs = 20'000'000;  // between two looks at a program that grows fast
+constexpr uint64_t kStepNs = 20'000'000;  // between two parts of what a round leaves to do
 
 class Duties {
  public:
@@ -36,7 +36,7 @@ class Duties {
     own_table_ = MayCallAnything() && WantsDescriptors() && TakeDescriptors();
     profiles_.Open(own_table_ ? DescriptorTable::kOwn : DescriptorTable::kProgram);
     // A heap for which the first thread is started grows, often fast.
-    populates_ = ReadBackgroundStats().ticks == 0;
+    after_ = {ReadBackgroundStats().ticks == 0, false};
   }
 
   void End() {
@@ -52,11 +52,8 @@ class Duties {
          now = BackgroundSelf::NowNs()) {
       const uint64_t deadline = server_.deadline_ns();
       uint64_t next = deadline < until ? deadline : until;
-      if (populates_ && now >= next_populate_ns_) {
-        populates_ = TheRuntime().heap.page_heap().PopulateAhead();
-        next_populate_ns_ = now + kPopulateNs;
-      }
-      if (populates_ && next > next_populate_ns_) next = next_populate_ns_;
+      if (now >= next_step_ns_) Step(now);
+      if ((after_.populates || after_.rebuilds) && next > next_step_ns_) next = next_step_ns_;
       if (learns_ && now >= next_learn_ns_)
         next_learn_ns_ = TheLearner().Look(now, OpensFiles{own_table_});
       if (learns_ && next > next_learn_ns_) next = next_learn_ns_;
@@ -74,7 +71,8 @@ class Duties {
     server_.Retry();
     profiles_.Retry();
     profiles_.WriteIfAsked();
-    populates_ = BackgroundTick();
+    after_ = BackgroundTick();
+    next_step_ns_ = BackgroundSelf::NowNs() + kStepNs;
     const uint32_t interval = StatsIntervalSeconds();
     if (interval != 0 && ++since_stats_ >= interval) {
       since_stats_ = 0;
@@ -88,6 +86,11 @@ class Duties {
   }
 
  private:
+  void Step(uint64_t now) {
+    if (after_.populates) after_.populates = TheRuntime().heap.page_heap().PopulateAhead();
+    if (after_.rebuilds) after_.rebuilds = BackgroundRebuild();
+    next_step_ns_ = now + kStepNs;
+  }
   static bool WantsDescriptors() {
     const Options& o = TheRuntime().options;
     return o.control != ControlChoice::kOff || o.profile_signal != 0 ||
@@ -150,8 +153,8 @@ class Duties {
   uint32_t since_profile_ = 0;
   const bool learns_ = TheRuntime().options.lifetimes != LifetimeChoice::kOff;
   uint64_t next_learn_ns_ = 0;
-  bool populates_ = false;
-  uint64_t next_populate_ns_ = 0;
+  AfterTick after_{};
+  uint64_t next_step_ns_ = 0;
 };
 
 }  // namespace

@@ -28,14 +28,26 @@ namespace strata {
 struct RebuildTime {
   uint64_t collapse_ns, touch_ns;
   uint64_t look_ns = 0;  // for the hugepages of large blocks (sparse_blocks.h)
+  uint32_t parts = 1;    // in which it is spent, so that the program hardly waits
 };
 
 // What a tick's rebuilding may come to.
 struct RebuildBudget {
+  RebuildBudget(Pages wanted_pages, Pages limit, Pages grew, RebuildTime most)
+      : wanted(wanted_pages),
+        hard_limit(limit),
+        growth(grew >= kFastGrowth ? grew : Pages(0)),
+        ahead(growth),
+        time(most) {}
+
+  static constexpr Pages kFastGrowth{1024};  // of memory in use since the last tick: 8 MiB
+
   Pages wanted;      // may be backed in all: what demand wants
   Pages hard_limit;  // the same: never more
-  Pages growth;      // by which the memory in use grew since the last tick
+  Pages growth;      // of a program that grows fast
+  Pages ahead;       // what is left of as much
   RebuildTime time;
+  bool first = true;  // nothing was rebuilt in this tick yet
 };
 
 template <PageKernel Kernel>
@@ -44,13 +56,19 @@ class Collapser {
   using Tiers = PageTiers<Kernel>;
 
   // Whether this tick may rebuild anything; to be asked once a tick.
-  bool Due() { return pacer_.Due(); }
+  bool Due() {
+    // A single call may have waited for a CPU; the mean hardly shows that.
+    if (tried_ != 0) pacer_.Report(tried_ns_ / tried_);
+    tried_ = tried_ns_ = 0;
+    return pacer_.Due();
+  }
 
   // For a part of a tick. What this backs again lies in hugepages that lack little of it, within
   // what demand wants or a working program's headroom. A program that grows fast will want as much
   // in the next second as in the last: so much is rebuilt for it wherever it lacks, instead of
-  // being faulted in page by page. Returns the time that is left.
-  RebuildTime Rebuild(Tiers& t, const RebuildBudget& budget) STRATA_REQUIRES(t.lock);
+  // being faulted in page by page. At most so many hugepages; takes what it spends off the budget,
+  // and says whether there may be more to rebuild.
+  bool Rebuild(Tiers& t, RebuildBudget& budget, size_t most = SIZE_MAX) STRATA_REQUIRES(t.lock);
 
   size_t collapsed_total() const { return collapsed_total_; }  // hugepages, ever
   // Grows when memory came back inside runs in use. Needs no lock.
@@ -62,7 +80,6 @@ class Collapser {
   static constexpr size_t kBatch = 8;                          // neighbours out of reach at a time
   static constexpr Pages kHeapPerTouched{8192};                // 64 MiB a hugepage touched ahead
   static constexpr size_t kSteps = 1024;                       // hugepages looked at in a row
-  static constexpr Pages kFastGrowth{1024};                    // 8 MiB a tick
   static constexpr uint32_t kAgainS = 300;                     // after the kernel refused
   static constexpr uint32_t kMostThinAgainS = 60;
 
@@ -147,45 +164,47 @@ class Collapser {
   CollapsePacer pacer_;
   bool touch_refused_ = false;
   uint32_t round_ = 0;  // of looks
+  uint64_t tried_ns_ = 0;
+  size_t tried_ = 0;  // in this tick
   size_t collapsed_total_ = 0;
   std::atomic<uint32_t> rebuilt_in_use_{0};
 };
 
 template <PageKernel Kernel>
-RebuildTime Collapser<Kernel>::Rebuild(Tiers& t, const RebuildBudget& budget) {
-  if (t.used < kLeastHeap) return budget.time;
-  const Pages ahead = budget.growth >= kFastGrowth ? budget.growth : Pages(0);
+bool Collapser<Kernel>::Rebuild(Tiers& t, RebuildBudget& budget, size_t most) {
+  if (t.used < kLeastHeap) return false;
   Search search{};
   search.now_s = Seconds(t.CoarseNow());
-  search.ahead = ahead;
+  search.ahead = budget.ahead;
   search.hard_limit = budget.hard_limit;
-  RebuildTime spent{};
-  size_t tried = 0;
-  while (spent.collapse_ns < budget.time.collapse_ns && spent.touch_ns < budget.time.touch_ns) {
+  RebuildTime& left = budget.time;
+  size_t done = 0;
+  bool more = true;
+  while (left.collapse_ns != 0 && left.touch_ns != 0 && done < most) {
     const Pages backed = t.Backed();  // others took and gave meanwhile
-    const Pages most =
-        std::min(std::max(budget.wanted, t.used + std::max(HeadroomOf(t.used), ahead)),
+    const Pages top =
+        std::min(std::max(budget.wanted, t.used + std::max(HeadroomOf(t.used), budget.growth)),
                  std::max(budget.hard_limit, backed));
-    search.spare = most > backed ? most - backed : Pages(0);
-    search.first = tried == 0;
+    search.spare = top > backed ? top - backed : Pages(0);
+    search.first = budget.first;
     search.cold = t.cold.likely(search.now_s);
     if (search.cold) search.ahead = Pages(0);  // page faults cost less than that
-    search.batch = BatchOf(t, search);
+    search.batch = std::min(BatchOf(t, search), most - done);
     Neighbours found;
     FindNeighbours(t, search, found);
-    if (found.n == 0) break;
-    spent.collapse_ns += DropThinlyUsed(t, search, found);
-    if (found.n == 0) continue;
-    const RebuildTime took = Collapse(t, found, search);
-    spent.collapse_ns += took.collapse_ns;
-    spent.touch_ns += took.touch_ns;
-    tried += found.n;
+    more = found.n != 0;
+    if (!more) break;
+    const uint64_t looked_ns = DropThinlyUsed(t, search, found);
+    const RebuildTime took = found.n != 0 ? Collapse(t, found, search) : RebuildTime{};
+    left.collapse_ns -= std::min(left.collapse_ns, looked_ns + took.collapse_ns);
+    left.touch_ns -= std::min(left.touch_ns, took.touch_ns);
+    tried_ns_ += looked_ns + took.collapse_ns;
+    tried_ += found.n;
+    done += found.n;
+    budget.first &= found.n == 0;
+    if (!search.cold) budget.ahead = search.ahead;
   }
-  // A single call may have waited for a CPU; the mean hardly shows that.
-  if (tried != 0) pacer_.Report(spent.collapse_ns / tried);
-  RebuildTime left = budget.time;
-  left.collapse_ns -= std::min(left.collapse_ns, spent.collapse_ns);
-  return left;
+  return more && left.collapse_ns != 0 && left.touch_ns != 0;
 }
 
 // The next to be rebuilt: first of all what a small heap began with, then the hottest.

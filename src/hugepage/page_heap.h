@@ -198,6 +198,17 @@ class PageHeap {
     upkeep_.SetRebuildTime(tiers_, time);
   }
 
+  // Whether the last tick left some of what it rebuilds; RebuildPart goes on with it, some fifty
+  // times a second for as long as it answers true.
+  bool Rebuilds() const STRATA_EXCLUDES(tiers_.lock) {
+    LockHolder hold(tiers_.lock);
+    return upkeep_.rebuilds(tiers_);
+  }
+  bool RebuildPart() STRATA_EXCLUDES(tiers_.lock) {
+    LockHolder hold(tiers_.lock);
+    return upkeep_.RebuildPart(tiers_);
+  }
+
   // Tick is not called any more, so nothing is rebuilt: hugepages begin whole from now on.
   void NoteNoTicks() STRATA_EXCLUDES(tiers_.lock) {
     LockHolder hold(tiers_.lock);

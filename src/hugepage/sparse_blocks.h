@@ -30,10 +30,10 @@ class SparseBlocks {
  public:
   using Tiers = PageTiers<Kernel>;
 
-  // From where the last one ended, until one of the times is up.
-  void Look(Tiers& t, Program program, Rebuilds rebuilds, const RebuildTime& most)
+  // From where the last one ended, until one of the times is up. Returns how long it rebuilt.
+  uint64_t Look(Tiers& t, Program program, Rebuilds rebuilds, const RebuildTime& most)
       STRATA_REQUIRES(t.lock) {
-    if (most.look_ns == 0 || !t.hugepages || t.large == HugePages(0) || !IsPossible(t)) return;
+    if (most.look_ns == 0 || !t.hugepages || t.large == HugePages(0) || !IsPossible(t)) return 0;
     const Round round{Seconds(t.CoarseNow()), program == Program::kWorks,
                       rebuilds == Rebuilds::kYes && most.collapse_ns != 0};
     Spent spent;
@@ -46,8 +46,9 @@ class SparseBlocks {
       LookAt(t, p, round, spent);
       if (spent.look_ns >= most.look_ns || spent.collapse_ns >= most.collapse_ns ||
           spent.advised >= kMostAdvised)
-        return;
+        break;
     }
+    return spent.collapse_ns;
   }
 
   // In the child of a fork: whoever was rebuilding has not come along.

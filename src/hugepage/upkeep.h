@@ -47,6 +47,10 @@ class Upkeep {
     rebuild_time_ = time;
   }
 
+  // Goes on with what the last tick rebuilds, in parts. False: that is all until the next.
+  bool RebuildPart(Tiers& t) STRATA_REQUIRES(t.lock);
+  bool rebuilds([[maybe_unused]] const Tiers& t) const STRATA_REQUIRES(t.lock) { return rebuilds_; }
+
   bool GrowsFast(Tiers& t) STRATA_REQUIRES(t.lock) {
     return releases_ && populator_.IsGrowthFast(t);
   }
@@ -70,6 +74,7 @@ class Upkeep {
   // In the child of a fork: who was in the middle of it is not there.
   void Recover(Tiers& t) STRATA_REQUIRES(t.lock) {
     t.rebuilding = Pages(0);
+    rebuilds_ = false;
     sparse_blocks_.Recover(t);
     releaser_.Recover(t);
   }
@@ -97,6 +102,9 @@ class Upkeep {
   }
   Pages ReleaseSurplus(Tiers& t, Pages wanted, Program program) STRATA_REQUIRES(t.lock);
   void RebuildWithin(Tiers& t, Pages wanted, Pages growth, Program program) STRATA_REQUIRES(t.lock);
+  size_t MostOfAPart(const Tiers& t) const STRATA_REQUIRES(t.lock);
+
+  static constexpr size_t kTicksForAll = 4, kMostOfAPart = 16;
 
   const bool releases_;
   const HardLimit& hard_limit_;
@@ -109,6 +117,11 @@ class Upkeep {
   Pages last_demand_;
   Pages last_in_use_;  // at the end of the last tick
   RebuildTime rebuild_time_{200'000'000, 400'000'000};
+  // What is left for this tick.
+  RebuildBudget budget_{Pages(0), Pages(0), Pages(0), {}};
+  uint32_t part_ = 0;
+  size_t most_of_a_part_ = 0;
+  bool rebuilds_ = false;
 };
 
 template <PageKernel Kernel>
@@ -143,11 +156,46 @@ Pages Upkeep<Kernel>::ReleaseSurplus(Tiers& t, Pages wanted, Program program) {
 
 template <PageKernel Kernel>
 void Upkeep<Kernel>::RebuildWithin(Tiers& t, Pages wanted, Pages growth, Program program) {
-  const bool rebuilds = t.hugepages && program == Program::kWorks && collapser_.Due() &&
-                        !soft_limit_.near_soft_limit();
-  RebuildBudget budget{wanted, hard_limit_.most(), growth, rebuild_time_};
-  if (rebuilds) budget.time = collapser_.Rebuild(t, budget);
-  sparse_blocks_.Look(t, program, Rebuilds{rebuilds}, budget.time);
+  rebuilds_ = t.hugepages && program == Program::kWorks && collapser_.Due() &&
+              !soft_limit_.near_soft_limit();
+  const Rebuilds blocks_too{rebuilds_};
+  budget_ = {wanted, hard_limit_.most(), growth, rebuild_time_};
+  part_ = 0;
+  // No slower as there are fewer left.
+  most_of_a_part_ = std::max(most_of_a_part_, MostOfAPart(t));
+  RebuildPart(t);
+  const uint64_t ns = sparse_blocks_.Look(t, program, blocks_too, budget_.time);
+  budget_.time.collapse_ns -= std::min(budget_.time.collapse_ns, ns);
+}
+
+// Page faults wait for each call, and so may whoever touches the hugepage: with some time between
+// the calls few requests meet one.
+template <PageKernel Kernel>
+bool Upkeep<Kernel>::RebuildPart(Tiers& t) {
+  if (!rebuilds_ || soft_limit_.near_soft_limit()) return rebuilds_ = false;
+  ++part_;
+  const RebuildTime& all = rebuild_time_;
+  const auto is_ahead = [&](uint64_t most, uint64_t left) {
+    return (most - left) * all.parts > most * (part_ - 1);
+  };
+  if (is_ahead(all.collapse_ns, budget_.time.collapse_ns) ||
+      is_ahead(all.touch_ns, budget_.time.touch_ns))
+    return true;
+  budget_.hard_limit = hard_limit_.most();
+  rebuilds_ = collapser_.Rebuild(t, budget_, most_of_a_part_);
+  if (!rebuilds_) most_of_a_part_ = 0;
+  return rebuilds_;
+}
+
+// So that all that is broken has had its turn after a few ticks.
+template <PageKernel Kernel>
+size_t Upkeep<Kernel>::MostOfAPart(const Tiers& t) const {
+  if (rebuild_time_.parts == 1) return SIZE_MAX;
+  using L = TrackerLists;
+  size_t broken = 0;
+  for (const PlacementGroup group : kPlacementGroups)
+    broken += t.filler.count({L::kReleased, group}) + t.filler.count({L::kPartial, group});
+  return std::clamp<size_t>(broken / (rebuild_time_.parts * kTicksForAll), 1, kMostOfAPart);
 }
 
 template <PageKernel Kernel>

@@ -85,11 +85,12 @@ constinit CpuMeter g_cpu;
 // more than both: who wants this thread away waits as long.
 constexpr uint64_t kLeastRebuildNs = 10'000'000, kMostRebuildNs = 300'000'000,
                    kMostTouchNs = 300'000'000, kLookNs = 10'000'000;
+constexpr uint32_t kRebuildParts = 50;
 RebuildTime RebuildTimeFor(uint64_t used_ns) {
   const uint64_t ns = std::clamp(used_ns / 4, kLeastRebuildNs, kMostRebuildNs);
   if (!BackgroundThreadRuns()) return {ns / 2, ns / 2};  // the program's own thread does both
   const uint64_t look_ns = TheRuntime().options.sparse_blocks ? kLookNs : 0;
-  return {ns, std::min(2 * ns, kMostTouchNs), look_ns};
+  return {ns, std::min(2 * ns, kMostTouchNs), look_ns, kRebuildParts};
 }
 
 void Round() {
@@ -184,12 +185,20 @@ bool MayStartThread(ThreadFor whom) {
   return false;
 }
 
-bool BackgroundTick() {
+AfterTick BackgroundTick() {
   Round();
   // So that samples find their stacks faster. The first time costs tens of milliseconds, which a
   // program that ends within the first second, such as a compiler, is spared.
   if (TheRuntime().sampler.rate().interval != 0 && MayCallAnything()) KeepUnwindTables();
-  return TheRuntime().heap.page_heap().GrowsFast();
+  auto& pages = TheRuntime().heap.page_heap();
+  return {pages.GrowsFast(), pages.Rebuilds()};
+}
+
+bool BackgroundRebuild() {
+  g_cpu.BeginRound();
+  const bool more = TheRuntime().heap.page_heap().RebuildPart();
+  g_cpu.EndRound();
+  return more;
 }
 
 void LookAtBackground() {

@@ -44,9 +44,15 @@ class NoThreadStart {
   NoThreadStart& operator=(const NoThreadStart&) = delete;
 };
 
-// One round of the work; for the thread. Whether the program grows so fast that
-// PageHeap::PopulateAhead is wanted until the next.
-bool BackgroundTick();
+// What is wanted some fifty times until the next round.
+struct AfterTick {
+  bool populates;  // PageHeap::PopulateAhead: the program grows fast
+  bool rebuilds;   // BackgroundRebuild
+};
+// One round of the work; for the thread.
+AfterTick BackgroundTick();
+// A part of the rebuilding. False: that is all until the next round.
+bool BackgroundRebuild();
 // The thread is about to end; for so long there will be no other.
 void BackgroundEnded(uint64_t rest_ns);
 

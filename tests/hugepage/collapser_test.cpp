@@ -262,6 +262,40 @@ TEST_F(CollapserTest, AllAreRebuiltHoweverMany) {
   EXPECT_EQ(collapser.collapsed_total(), kMany);
 }
 
+// Within one budget, and only the first tells of the frames.
+TEST_F(CollapserTest, GoesOnInParts) {
+  LockHolder hold(t.lock);
+  for (int i = 0; i < 5; ++i) {
+    AddGone(4);
+    AddToFiller(kPagesPerHugePage);  // no neighbours
+  }
+  AddGone(4);
+  AddGone(4);  // two in one call
+  kernel.collapse_ns = 1'000'000;
+  RebuildBudget budget{kNoLimit, kNoLimit, Pages(0), kTickTime};
+  EXPECT_TRUE(collapser.Rebuild(t, budget, 2));
+  EXPECT_EQ(collapser.collapsed_total(), 2u);
+  EXPECT_EQ(budget.time.collapse_ns, kTickTime.collapse_ns - 2'000'000);
+  EXPECT_EQ(kernel.populates, 1u);
+  EXPECT_TRUE(collapser.Rebuild(t, budget, 1));
+  EXPECT_EQ(collapser.collapsed_total(), 3u);
+  EXPECT_EQ(kernel.populates, 1u);
+  EXPECT_FALSE(collapser.Rebuild(t, budget));
+  EXPECT_EQ(collapser.collapsed_total(), 7u);
+  EXPECT_EQ(kernel.populates, 1u);
+}
+
+TEST_F(CollapserTest, AllPartsTogetherRebuildAheadAsMuchAsGrew) {
+  LockHolder hold(t.lock);
+  for (int i = 0; i < 25; ++i) {
+    AddBroken(100);
+    AddToFiller(kPagesPerHugePage);  // no neighbours
+  }
+  RebuildBudget budget{Pages(0), kNoLimit, Pages(2048), kTickTime};
+  for (int i = 0; i < 30; ++i) collapser.Rebuild(t, budget, 1);
+  EXPECT_EQ(collapser.collapsed_total(), 20u);
+}
+
 TEST_F(CollapserTest, WhatBeganAsSinglePagesMayLackAQuarter) {
   LockHolder hold(t.lock);
   const auto begin = [&](size_t missing) STRATA_REQUIRES(t.lock) {

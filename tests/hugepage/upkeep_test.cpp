@@ -50,6 +50,80 @@ TEST_F(UpkeepTest, EachTickAHugepageHasStoodForOneMore) {
   }
 }
 
+struct RebuildPartsTest : UpkeepTest {
+  static constexpr uint32_t kParts = 10;
+
+  // Hugepages that lack a little, none beside another.
+  void AddBroken(size_t n) STRATA_REQUIRES(t.lock) {
+    for (size_t i = 0; i < n; ++i) {
+      HugeTracker* tracker = AddToFiller(kPagesPerHugePage);
+      NativeRange hole{OffsetOf(tracker->page()), kNativePageSize};
+      upkeep.releaser(t).ReleaseInUse(t, &hole, 1, Program::kIsShort);
+      AddToFiller(kPagesPerHugePage);
+    }
+  }
+  // How many are rebuilt from now on, by the next tick and by so many parts more.
+  size_t Rebuilt(size_t parts, Program program = Program::kWorks) STRATA_REQUIRES(t.lock) {
+    const size_t before = upkeep.collapsed_total(t);
+    upkeep.SetRebuildTime(t, {100'000'000, 100'000'000, 0, kParts});
+    Second(upkeep, program);
+    while (parts-- != 0) upkeep.RebuildPart(t);
+    return upkeep.collapsed_total(t) - before;
+  }
+};
+
+TEST_F(RebuildPartsTest, FewAreRebuiltOneAtATime) {
+  LockHolder hold(t.lock);
+  AddBroken(13);
+  EXPECT_EQ(Rebuilt(0), 1u);
+  EXPECT_TRUE(upkeep.rebuilds(t));
+  EXPECT_EQ(Rebuilt(kParts - 1), kParts);
+  EXPECT_EQ(Rebuilt(kParts - 1), 2u);
+  EXPECT_FALSE(upkeep.rebuilds(t)) << "until the next tick";
+}
+
+TEST_F(RebuildPartsTest, AllHaveHadTheirTurnAfterFourTicks) {
+  LockHolder hold(t.lock);
+  AddBroken(4 * kParts * 3);
+  EXPECT_EQ(Rebuilt(0), 3u);
+  size_t rebuilt = 3;
+  for (int i = 0; i < 5; ++i) rebuilt += Rebuilt(kParts - 1);
+  EXPECT_EQ(rebuilt, 4 * kParts * 3);
+}
+
+// A slow kernel: each part waits until the parts before it have paid for what they did.
+TEST_F(RebuildPartsTest, NoPartSpendsTheTimeOfThoseToCome) {
+  LockHolder hold(t.lock);
+  AddBroken(20);
+  kernel.collapse_ns = 20'000'000;  // as much as two parts may take
+  EXPECT_EQ(Rebuilt(1), 1u);
+  EXPECT_TRUE(upkeep.rebuilds(t));
+  EXPECT_EQ(Rebuilt(2), 2u);
+  EXPECT_EQ(Rebuilt(20), 5u) << "that was all of the tick's time";
+}
+
+TEST_F(RebuildPartsTest, EndsAtRestNearTheSoftLimitAndInAChild) {
+  LockHolder hold(t.lock);
+  AddBroken(13);
+  EXPECT_EQ(Rebuilt(3, Program::kRests), 0u);
+  EXPECT_EQ(Rebuilt(0), 1u);
+  upkeep.Recover(t);
+  EXPECT_FALSE(upkeep.RebuildPart(t));
+  EXPECT_EQ(Rebuilt(0), 1u);
+  kernel.soft_limit = kernel.physical_bytes() + (3 << 20);
+  soft.Look(t, Pages(0), [](Pages) { return size_t{0}; });
+  ASSERT_TRUE(soft.near_soft_limit());
+  EXPECT_FALSE(upkeep.RebuildPart(t));
+}
+
+TEST_F(RebuildPartsTest, ByTheProgramsOwnThreadItIsOnePart) {
+  LockHolder hold(t.lock);
+  AddBroken(13);
+  upkeep.SetRebuildTime(t, {100'000'000, 100'000'000});
+  Second(upkeep, Program::kWorks);
+  EXPECT_EQ(upkeep.collapsed_total(t), 13u);
+}
+
 TEST_F(UpkeepTest, WithoutReleaseATickOnlyKnowsTheDemand) {
   LockHolder hold(t.lock);
   Upkeep<FakeKernel> keeps(hard, soft, {.release = false});
