@@ -201,6 +201,11 @@ bool BackgroundRebuild() {
   return more;
 }
 
+bool HasBackgroundWork() {
+  Runtime& r = TheRuntime();
+  return r.options.background && IsWorthAThread(r);
+}
+
 void LookAtBackground() {
   Runtime& r = TheRuntime();
   if (t_state.starts_no_thread || t_state.at_work || t_state.vforked) return;

@@ -23,11 +23,14 @@ namespace background_internal {
 extern std::atomic<bool> g_looks;
 }  // namespace background_internal
 STRATA_NOINLINE void LookAtBackground();
+STRATA_NOINLINE bool HasBackgroundWork();
 
 // Whether there is something to tend.
 STRATA_ALWAYS_INLINE bool BackgroundLooks() {
   return background_internal::g_looks.load(std::memory_order_relaxed);
 }
+// Whether a look would do anything: below 8 MiB in use there is none to do, unless somebody asked.
+STRATA_ALWAYS_INLINE bool BackgroundIsDue() { return BackgroundLooks() && HasBackgroundWork(); }
 // Called on the slow path. No lock is held, unless the block is a chunk of a shared reap: then
 // there is a NoThreadStart.
 STRATA_ALWAYS_INLINE void TendBackground() {
