@@ -64,13 +64,13 @@ class CpuCache {
   void* PopSlow(SizeClass c) {
     size_t want = 1;
     if (Vcpu* v = Current()) {
-      v->misses.NoteAlloc(c);
+      const bool again = v->misses.NoteAlloc(c);
       // Later half the room, so that a class whose objects come and go keeps space for frees. At
       // first all of it: the smallest class, too, then begins with two cache lines, and two objects
       // allocated one after the other for two threads lie on one each.
       const bool is_first = room_.RoomOf(*v, c) == 0;
       room_.MakeRoom(*v, c);
-      want = is_first ? WithinBatch(c, room_.RoomOf(*v, c)) : HalfOfRoom(*v, c);
+      want = is_first ? WithinBatch(c, room_.RoomOf(*v, c)) : PartOfRoom(*v, c, again);
     }
     return exchange_.Refill(c, want);
   }
@@ -79,9 +79,9 @@ class CpuCache {
   bool PushSlow(SizeClass c, void* object) {
     size_t n = InfoOf(c).batch;
     if (Vcpu* v = Current()) {
-      v->misses.NoteFree(c);
+      const bool again = v->misses.NoteFree(c);
       if (room_.MakeRoom(*v, c) && ops_.Push(c, object) == PushResult::kPushed) return true;
-      n = HalfOfRoom(*v, c);
+      n = PartOfRoom(*v, c, again);
     }
     return exchange_.Overflow(c, object, n > 1 ? n - 1 : 1);
   }
@@ -218,8 +218,12 @@ class CpuCache {
     if (n == 0) return 1;
     return n < InfoOf(c).batch ? n : InfoOf(c).batch;
   }
-  size_t HalfOfRoom(const Vcpu& v, SizeClass c) const {
-    return WithinBatch(c, room_.RoomOf(v, c) / 2 + 1);
+  // For one miss. Of a costly class there is room for few, so that a program which allocates many
+  // in a row and then frees them misses all the time: at the second miss of a kind in turn, all of
+  // it. No more is taken off spans for that than for any miss (ClassInfo::carved).
+  size_t PartOfRoom(const Vcpu& v, SizeClass c, bool again) const {
+    const size_t room = room_.RoomOf(v, c);
+    return IsCostly(c) && again && room != 0 ? room : WithinBatch(c, room / 2 + 1);
   }
 
   Ops ops_{};

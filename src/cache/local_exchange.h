@@ -24,7 +24,8 @@ class LocalExchange {
 
   // Fetches `want` objects: one to return, the others for the slab. Null when memory is short.
   void* Refill(SizeClass c, size_t want) {
-    return want <= kFewOnStack ? RefillBy<kFewOnStack>(c, want) : RefillBy<kOnStack>(c, want);
+    return InfoOf(c).batch <= kFewOnStack ? RefillBy<kFewOnStack>(c, want)
+                                          : RefillBy<kOnStack>(c, want);
   }
 
   // Sends the object and up to `wanted` others down. False, with nothing done, if the object is the

@@ -125,6 +125,37 @@ TEST_F(CpuCacheTest, ALaterRefillLeavesHalfTheRoomForFrees) {
   EXPECT_EQ(cache_.Stats(small_).objects, room / 2);
 }
 
+TEST_F(CpuCacheTest, OfACostlyClassASecondMissInTurnMovesAllTheRoom) {
+  Init(kPlenty);
+  const SizeClass c = ClassOfSize(64 << 10);
+  AllocateAndFree(c, 200);
+  const size_t room = InfoOf(c).cpu_slots, batch = InfoOf(c).batch;
+  ASSERT_EQ(cache_.room_bytes(0), room * InfoOf(c).size);
+  ASSERT_GT(room, 2 * batch);
+  std::vector<void*> held;
+  const auto allocate_to_a_miss = [&] {
+    while (cache_.Stats(c).objects != 0) held.push_back(Allocate(c));
+    held.push_back(Allocate(c));
+  };
+  const auto free_to_a_miss = [&] {
+    const uint64_t misses = cache_.Stats(c).misses_free;
+    while (cache_.Stats(c).misses_free == misses) {
+      Free(c, held.back());
+      held.pop_back();
+    }
+  };
+  allocate_to_a_miss();
+  EXPECT_EQ(cache_.Stats(c).objects, batch - 1);
+  allocate_to_a_miss();
+  EXPECT_EQ(cache_.Stats(c).objects, room - 1);
+  allocate_to_a_miss();
+  EXPECT_EQ(cache_.Stats(c).objects, room - 1);
+  free_to_a_miss();
+  EXPECT_EQ(cache_.Stats(c).objects, room - batch + 1);
+  free_to_a_miss();
+  EXPECT_EQ(cache_.Stats(c).objects, 1u);
+}
+
 TEST_F(CpuCacheTest, RoomGrowsWithMissesUpToTheArray) {
   Init(kPlenty);
   const SizeClass c = ClassOfSize(512);

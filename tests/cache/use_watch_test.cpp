@@ -95,5 +95,15 @@ TEST_F(UseWatchTest, AMissIsLateOnce) {
   EXPECT_FALSE(misses.TakeLately(small_));
 }
 
+TEST_F(UseWatchTest, AMissIsARepetitionAfterOneOfItsKindInItsClass) {
+  MissCounts misses;
+  EXPECT_FALSE(misses.NoteFree(small_));
+  EXPECT_FALSE(misses.NoteAlloc(small_));
+  EXPECT_FALSE(misses.NoteAlloc(large_));
+  EXPECT_TRUE(misses.NoteAlloc(small_));
+  EXPECT_FALSE(misses.NoteFree(small_));
+  EXPECT_TRUE(misses.NoteFree(small_));
+}
+
 }  // namespace
 }  // namespace strata::test
