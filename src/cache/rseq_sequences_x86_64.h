@@ -38,6 +38,33 @@
   "shl $16, %[slab]\n"                    \
   "add %[slabs], %[slab]\n"
 
+// Copies [count] pointers, from the last on. A `rep movs` takes 18 cycles for one to 31 of them and
+// 55 for 64 (Zen 5), this 8 to 24.
+#define STRATA_RSEQ_COPY                    \
+  "mov %[count], %[left]\n"                 \
+  "test $1, %b[left]\n"                     \
+  "je 5f\n"                                 \
+  "movq -8(%[from],%[left],8), %%xmm0\n"    \
+  "movq %%xmm0, -8(%[to],%[left],8)\n"      \
+  "dec %[left]\n"                           \
+  "5:\n"                                    \
+  "test $2, %b[left]\n"                     \
+  "je 6f\n"                                 \
+  "movups -16(%[from],%[left],8), %%xmm0\n" \
+  "movups %%xmm0, -16(%[to],%[left],8)\n"   \
+  "sub $2, %[left]\n"                       \
+  "6:\n"                                    \
+  "test %[left], %[left]\n"                 \
+  "je 8f\n"                                 \
+  "7:\n"                                    \
+  "movups -16(%[from],%[left],8), %%xmm0\n" \
+  "movups -32(%[from],%[left],8), %%xmm1\n" \
+  "movups %%xmm0, -16(%[to],%[left],8)\n"   \
+  "movups %%xmm1, -32(%[to],%[left],8)\n"   \
+  "sub $4, %[left]\n"                       \
+  "jne 7b\n"                                \
+  "8:\n"
+
 static_assert(strata::kSlabShift == 16 && strata::kRseqCsOffset == 8);
 static_assert(strata::kSlabBeginOffset == 8 && strata::kSlabEndOffset == 10);
 static_assert(strata::kSlabArrayOffset == 16 && strata::kSlabFactorOffset == 12);
@@ -138,13 +165,11 @@ inline size_t RseqPopBatch(const RseqSlabs& r, void* slabs, SizeClass c, void** 
   ptrdiff_t slab;
   uint64_t word;
   uint64_t count;
-  uint64_t left;  // rcx, which `rep movsq` counts down
+  uint64_t left;
   const void* from;
-  void* to;
   const size_t header = Raw(c) * sizeof(SlabHeader);
 retry:
   slab = r.index_offset;
-  to = out;
   asm volatile goto(STRATA_RSEQ_DESCRIPTOR("word")
                     "mov (%[slab],%[header]), %[word]\n"
                     "movzwl %w[word], %k[from]\n"
@@ -158,14 +183,14 @@ retry:
                     "sub %[count], %[from]\n"
                     "shl $3, %[from]\n"
                     "add 16(%[slab],%[header]), %[from]\n"
-                    "mov %[count], %[left]\n"
-                    "rep movsq\n"
+                    STRATA_RSEQ_COPY
                     "mov %[word], (%[slab],%[header])\n"
                     "2:\n"
                     : [slab] "+&r"(slab), [word] "=&r"(word), [count] "=&r"(count),
-                      [left] "=&c"(left), [from] "=&S"(from), [to] "+&D"(to)
-                    : [slabs] "m"(slabs), [header] "r"(header), [area] "r"(r.area_offset), [n] "m"(n)
-                    : "memory", "cc"
+                      [left] "=&r"(left), [from] "=&r"(from)
+                    : [slabs] "m"(slabs), [header] "r"(header), [area] "r"(r.area_offset), [n] "m"(n),
+                      [to] "r"(out)
+                    : "memory", "cc", "xmm0", "xmm1"
                     : empty, aborted);
   return count;
 aborted:
@@ -181,12 +206,10 @@ inline size_t RseqPushBatch(const RseqSlabs& r, void* slabs, SizeClass c, void* 
   uint64_t word;
   uint64_t count;
   uint64_t left;
-  const void* from;
   void* to;
   const size_t header = Raw(c) * sizeof(SlabHeader);
 retry:
   slab = r.index_offset;
-  from = objects;
   asm volatile goto(STRATA_RSEQ_DESCRIPTOR("word")
                     "mov (%[slab],%[header]), %[word]\n"
                     "movzwl %w[word], %k[to]\n"
@@ -198,14 +221,14 @@ retry:
                     "add %[count], %[word]\n"
                     "shl $3, %[to]\n"
                     "add 16(%[slab],%[header]), %[to]\n"
-                    "mov %[count], %[left]\n"
-                    "rep movsq\n"
+                    STRATA_RSEQ_COPY
                     "mov %[word], (%[slab],%[header])\n"
                     "2:\n"
                     : [slab] "+&r"(slab), [word] "=&r"(word), [count] "=&r"(count),
-                      [left] "=&c"(left), [from] "+&S"(from), [to] "=&D"(to)
-                    : [slabs] "m"(slabs), [header] "r"(header), [area] "r"(r.area_offset), [n] "m"(n)
-                    : "memory", "cc"
+                      [left] "=&r"(left), [to] "=&r"(to)
+                    : [slabs] "m"(slabs), [header] "r"(header), [area] "r"(r.area_offset), [n] "m"(n),
+                      [from] "r"(objects)
+                    : "memory", "cc", "xmm0", "xmm1"
                     : full, aborted);
   return count;
 aborted:

@@ -124,6 +124,26 @@ TEST_F(RseqOpsTest, LookingSeldomItFindsTheNewestAndThoseOfSomePages) {
   EXPECT_EQ(ops_.Pop(c), nullptr);
 }
 
+// The copies take two and four at a time.
+TEST_F(RseqOpsTest, BatchesOfAnyLengthComeAndGoWholeAndInOrder) {
+  StayOnOneCpu();
+  const SizeClass c = ClassOfSize(64);
+  Open(c, Slab::kFirstSlots);
+  void* in[Slab::kFirstSlots + 2];
+  uint64_t objects[Slab::kFirstSlots + 2];
+  for (size_t i = 0; i < Slab::kFirstSlots + 2; ++i) in[i] = &objects[i];
+  for (size_t n = 0; n <= Slab::kFirstSlots; ++n) {
+    void* out[Slab::kFirstSlots + 2] = {};
+    ASSERT_EQ(ops_.PushBatch(c, in + 1, n), n);
+    ASSERT_EQ(ops_.PopBatch(c, out + 1, n), n);
+    for (size_t i = 0; i < Slab::kFirstSlots + 2; ++i)
+      ASSERT_EQ(out[i], i == 0 || i > n ? nullptr : in[i]) << n << " " << i;
+    ASSERT_EQ(ops_.Pop(c), nullptr) << n;
+  }
+  EXPECT_EQ(ops_.PushBatch(c, in, Slab::kFirstSlots + 2), Slab::kFirstSlots);
+  EXPECT_EQ(ops_.Pop(c), in[Slab::kFirstSlots - 1]);
+}
+
 TEST(RseqStress, ByMmCid) { Stress(RseqIndex::kMmCid, MarkLooks::kEach); }
 TEST(RseqStress, ByCpuId) { Stress(RseqIndex::kCpuId, MarkLooks::kEach); }
 TEST(RseqStress, LookingSeldom) { Stress(RseqIndex::kCpuId, MarkLooks::kSeldom); }

@@ -227,6 +227,25 @@ TEST_F(CentralFreeListTest, NeighboursComeBackInEitherOrder) {
   }
 }
 
+// Neighbours are compared four at a time.
+TEST_F(CentralFreeListTest, ARowOfNeighboursMayEndAnywhere) {
+  Use(1024);
+  for (size_t at = 0; at < 16; ++at) {
+    std::vector<void*> some = Take(16);
+    std::vector<void*> mixed = some;
+    std::swap(mixed[at], mixed[15 - at % 3]);
+    mixed.pop_back();
+    Give(mixed);
+    ASSERT_EQ(list_.objects_out(), 1u) << at;
+    std::vector<void*> again = Take(15);
+    std::sort(again.begin(), again.end());
+    std::sort(mixed.begin(), mixed.end());
+    ASSERT_EQ(again, mixed) << at;
+    Give(some);
+  }
+  EXPECT_EQ(list_.objects_out(), 0u);
+}
+
 TEST_F(CentralFreeListTest, ADoubleFreeAmongNeighboursIsReportedAndTheOthersAreFreed) {
   Use(16);
   std::vector<void*> objects = Take(100);
