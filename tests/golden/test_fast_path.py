@@ -37,15 +37,20 @@ def disassemble() -> dict[int, str]:
 
 
 @pytest.fixture(scope="module")
-def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """The instructions that each fast path executes, in order."""
+def step(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program that executes the library's functions instruction by instruction."""
     step = tmp_path_factory.mktemp("step") / "step"
     subprocess.run(
         ["cc", "-O1", "-Wall", "-Werror", "-o", str(step), str(HERE / "step.c"), "-lstdc++"],
         check=True,
     )
+    return step
+
+
+def run_step(step: Path, *arguments: str) -> list[list[str]]:
+    """The words of the lines that it prints."""
     done = subprocess.run(
-        [str(step), str(LIB.resolve())],
+        [str(step), str(LIB.resolve()), *arguments],
         env={name: value for name, value in os.environ.items() if not name.startswith("STRATA_")},
         check=False,
         text=True,
@@ -55,10 +60,15 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     if done.returncode == 77:
         pytest.skip("ptrace is not allowed here")
     assert done.returncode == 0, f"step exited with {done.returncode}"
+    return [line.split() for line in done.stdout.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def paths(step: Path) -> dict[str, list[str]]:
+    """The instructions that each fast path executes, in order."""
     code = disassemble()
     return {
-        name: [code[int(offset, 16)] for offset in offsets]
-        for name, *offsets in map(str.split, done.stdout.splitlines())
+        name: [code[int(offset, 16)] for offset in offsets] for name, *offsets in run_step(step)
     }
 
 
@@ -81,6 +91,13 @@ def test_counts_equal_golden(paths: dict[str, list[str]]) -> None:
     golden = GOLDEN.read_text() if GOLDEN.exists() else ""
     listing = "\n\n".join(f"{name}:\n  " + "\n  ".join(paths[name]) for name in PATHS)
     assert found == golden, f"if this is meant, run `make golden` and commit its diff\n{listing}"
+
+
+def test_a_stretch_ends_without_the_slow_path(step: Path) -> None:
+    """Also while the heap is so small that it has no background thread. The slow path takes 400."""
+    [[name, longest]] = run_step(step, "stretches")
+    assert name == "longest"
+    assert 50 < int(longest) < 300  # no call that ended a stretch is shorter
 
 
 def test_the_check_can_fail() -> None:
