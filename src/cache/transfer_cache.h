@@ -80,10 +80,10 @@ class TransferCache {
     return std::find(s->objects, s->objects + n, object) != s->objects + n;
   }
 
-  // Background thread, once a tick; whoever is short of memory, all of it.
+  // Background thread, once a tick, and a small heap that takes spans; who is short of memory, all.
   void DrainUnused(SizeClass c, DrainScope scope) {
     Stack* s = Find(c);
-    if (s == nullptr) return;
+    if (s == nullptr || s->used.load(std::memory_order_relaxed) == 0) return;
     size_t excess;
     {
       LockHolder hold(s->lock);

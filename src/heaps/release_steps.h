@@ -1,6 +1,6 @@
 // What giving memory back does to the tiers, step by step: release_schedule.h says when, and users
-// and limits ask for it at once. Sits in heaps. ReleaseNow and EmptyCaches may run on any thread,
-// the rest on the background thread alone.
+// and limits ask for it at once. Sits in heaps. ReleaseNow, EmptyCaches and GiveUnused may run on
+// any thread, the rest on the background thread alone.
 #pragma once
 
 #include <atomic>
@@ -64,6 +64,11 @@ class ReleaseSteps {
   }
   size_t ReleasePages(CallRate calls, Program program) { return page_heap_.Tick(calls, program); }
 
+  // Sends what lies unused in the tiers above the page heap down to it.
+  void GiveUnused() {
+    DrainTransfer(DrainScope::kUnused);
+    GiveEmptySpans(UINT32_MAX);
+  }
   // Sends all that is free in the tiers above the page heap down to it.
   void EmptyCaches() {
     DrainTransfer(DrainScope::kAll);

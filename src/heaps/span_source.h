@@ -55,6 +55,7 @@ class SpanSource {
     if (span->group == ObjectGroup::kCold)
       cold_pages_.fetch_sub(range.length.raw(), std::memory_order_relaxed);
     if (IsLasting(c)) lasting_pages_.fetch_sub(range.length.raw(), std::memory_order_relaxed);
+    growth_.NoteSpanGiven(c);
     page_map_.Clear(range, c);
     pool_.Delete(span);
     page_heap_.Give(range);
@@ -92,7 +93,7 @@ class SpanSource {
       pool_.Delete(span);
       return nullptr;
     }
-    growth_.Note(run);
+    growth_.NoteSpan(run, c, page_heap_.used_lately());
     span->size_class = c;
     span->first_page = static_cast<uint32_t>(run.range.first.raw());
     span->num_pages = static_cast<uint32_t>(run.range.length.raw());

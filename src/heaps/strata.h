@@ -87,6 +87,7 @@ class StrataHeap {
   HeapTick Tick(Giving giving, CpuUse cpu = CpuUse::kLittle) { return schedule_.Tick(giving, cpu); }
   size_t ReleaseNow(size_t bytes) { return release_.ReleaseNow(bytes); }
   void EmptyCaches() { release_.EmptyCaches(); }
+  void GiveUnused() { release_.GiveUnused(); }
 
   // Calls f(Lock&) for every lock in the order above, from the CPU caches' on.
   template <class F>

@@ -60,21 +60,22 @@ void EmptyCaches(Runtime& r) {
 
 namespace {
 
-// The heap has grown though large objects lay free in caches: from there they can serve one class
-// only. Some go to where any request can use them. Not from a slab that is not the thread's to use,
-// nor where other locks must not be taken.
-STRATA_NOINLINE void GiveUpCostly(Runtime& r) {
+// The heap takes memory though objects lie free in caches: from there they can serve one class
+// only. Some go to where any request can use them (heaps/growth.h). Not from a slab that is not the
+// thread's to use, nor where other locks must not be taken.
+STRATA_NOINLINE void GiveUp(Runtime& r) {
   const ThreadState& t = t_state;
   if (t.vforked || t.at_work || t.starts_no_thread || !r.heap.growth().Take()) return;
   LetGoOfStartCode();
   OnSideStack([&r, &t] {
     if (t.slabs != nullptr) r.front().cpu.GiveUpCostly(r.heap.central());
     r.front().transfer.GiveUpCostly();
+    if (r.heap.growth().IsSmall()) r.heap.GiveUnused();
   });
 }
 
 void* AllocateSmall(Runtime& r, SizeClass c) {
-  if (STRATA_UNLIKELY(r.heap.growth().Grew())) GiveUpCostly(r);
+  if (STRATA_UNLIKELY(r.heap.growth().Grew())) GiveUp(r);
   void* p = TrySmall(r, c);
   if (STRATA_UNLIKELY(p == nullptr)) {
     EmptyCaches(r);

@@ -175,6 +175,26 @@ TEST_F(StrataHeapTest, HasNothingThatStaysLongWhereTheKernelRefuses) {
   EXPECT_EQ(heap_->central().TakeIn(ClassOfSize(64 << 10), kLasting), nullptr);
 }
 
+TEST_F(StrataHeapTest, WhatLiesUnusedGoesDownToThePages) {
+  const SizeClass c = ClassOfSize(1000);
+  Give(c, Take(c, 300));  // of so many spans that the class keeps some that come empty
+  heap_->GiveUnused();
+  EXPECT_GT(heap_->transfer().used(c), 0u);  // came since the last time
+  heap_->GiveUnused();
+  EXPECT_EQ(heap_->transfer().used(c), 0u);
+  EXPECT_EQ(heap_->page_heap().used(), Pages(0));
+}
+
+TEST_F(StrataHeapTest, CostlySpansThatComeBackAreNoGrowth) {
+  const SizeClass c = ClassOfSize(32 << 10);
+  Give(c, Take(c, 40));
+  ASSERT_TRUE(heap_->growth().Take());
+  heap_->EmptyCaches();
+  const std::vector<void*> objects = Take(c, 40);
+  EXPECT_FALSE(heap_->growth().Grew());
+  Give(c, objects);
+}
+
 // The shares of all live blocks add up to what is free in their spans and on their hugepages.
 TEST_F(StrataHeapTest, PinnedBytesAddUpToWhatIsFree) {
   std::vector<void*> kept;
