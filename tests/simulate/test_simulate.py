@@ -90,6 +90,18 @@ def test_averages_are_those_of_the_items(lab: Lab, tmp_path: Path) -> None:
     assert rows["LLAMA, oracle"]["held_peak"] == 3 * (2 << 20)  # their classes are two
 
 
+def test_a_heap_is_measured_by_the_hugepages_that_live_objects_would_fill(
+    lab: Lab, tmp_path: Path
+) -> None:
+    path = table(tmp_path / "t.csv", "start,end,size\n0,10,1000000\n5,10,3000000\n")
+    done = simulate(lab, path)
+    assert done.returncode == 0, done.stderr
+    assert "held / least" in done.stdout
+    lines = {line.split("  ")[0]: line.split() for line in done.stdout.splitlines()}
+    assert "1.000" in lines["first fit"]
+    assert "1.333" in lines["LLAMA, oracle"]  # one hugepage, then three where two would do
+
+
 def test_events_by_id_are_the_items_they_stand_for(tmp_path: Path) -> None:
     path = table(
         tmp_path / "e.csv", "time,id,size\n0,a,100\n1,b,50\n2,a,\n2,a,30\n3.5,b,0\n4,a,\n5,c,7\n"

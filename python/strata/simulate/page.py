@@ -31,13 +31,14 @@ if TYPE_CHECKING:
 
 PAGE_STYLE = "svg { width: 100%; height: auto; }"
 COLUMNS = {
-    Domain.HEAP: ("held", "held / live", "peak", "peak / live's"),
+    Domain.HEAP: ("held", "held / live", "held / least", "peak", "peak / live's"),
     Domain.FLASH: ("write amplification", "pages moved", "blocks erased"),
     Domain.JOBS: ("machines on", "on / least", "peak"),
 }
 LEAD = {
-    Domain.HEAP: "Held are hugepages of 2 MiB with anything in them; live is what was asked for. "
-    "Averages over time.",
+    Domain.HEAP: "Held are hugepages of 2 MiB with anything in them; live is what was asked for; "
+    "the least are the whole hugepages that this would fill, if objects could be moved. Averages "
+    "over time.",
     Domain.FLASH: "Write amplification is what was written over what the files wrote, in the "
     "second half of the run: the first fills the device.",
     Domain.JOBS: "A machine of 64 cores is on while it has a job; the least are those that the "
@@ -65,6 +66,7 @@ def cells(domain: Domain, outcome: Outcome) -> tuple[str, ...]:
     return (
         human(outcome.held),
         f"{outcome.ratio:.3f}",
+        f"{outcome.over_bound:.3f}",
         human(outcome.held_peak),
         f"{outcome.peak_ratio:.3f}",
     )
