@@ -9,11 +9,13 @@
 // one after the other to items of that class; these are its residual items. When all are handed
 // out, or the next item does not fit, it becomes active, with a deadline of K times the bound of
 // its class. Gaps of active bins are filled with items of shorter classes, which should be gone
-// before the residual ones. Two things are not the paper's. Gaps of the longest class are for its
-// own items too, as residual ones: there these have none, and what is predicted too long fills bin
-// after bin. And while the items of a class would not fill a bin they go into open bins of longer
-// classes, too, from the end: else each class keeps a bin that is nearly empty, which in a heap of
-// a dozen bins is much of what is wasted. Then
+// before the residual ones. Two things are not the paper's. While items of the bin's own class
+// should be gone before its deadline they fill its gaps, too, as residual ones: a K of 2 leaves
+// them the time of one bound, and lifetimes in one class differ so much that else most of a bin is
+// soon a gap for what there is little of. The longest class has no deadline. And while the items of
+// a class would not fill a bin they go into open bins of longer classes, too, from the end: else
+// each class keeps a bin that is nearly empty, which in a heap of a dozen bins is much of what is
+// wasted. Then
 //   - an empty bin is free at once;
 //   - if the residual items are gone and others are not, the class was too long for what is left:
 //     the bin is demoted by one class, and what is left is residual now;
@@ -30,9 +32,9 @@
 
 namespace strata {
 
-// Which gaps an item is tried in first: of bins one class longer, so that long gaps of the longest
-// bins are kept whole, or of the longest bins, which stay anyway. The paper has the first for large
-// objects and the second for spans of small ones.
+// Which gaps an item is tried in first: of bins as little longer as may be, so that long gaps of
+// the longest bins are kept whole, or of the longest bins, which stay anyway. The paper has the
+// first for large objects and the second for spans of small ones.
 enum class FillOrder : uint8_t { kNearest, kLongest, kNever };
 
 enum class BinState : uint8_t { kFree, kOpen, kActive };
@@ -73,8 +75,9 @@ struct PackedBin {
   uint32_t demotions;
   BinState state;
   BinClass lifetime;
-  BinLink gap;  // among the active bins of its class, by the longest item that fits
-  BinLink due;  // among the active bins of its class, by deadline
+  bool takes_own;  // items of its class into gaps
+  BinLink gap;     // among the active bins of its class, by the longest item that fits
+  BinLink due;     // among the active bins of its class, by deadline
 };
 
 template <class Slots>
@@ -87,6 +90,7 @@ class BinPacker {
       : policy_(policy), bins_(bins), capacity_(capacity) {
     STRATA_CHECK(policy.ladder.Valid() && policy.deadline_factor >= 1);
     for (uint32_t& bin : open_) bin = kNoBin;
+    for (uint32_t& bin : taking_) bin = kNoBin;
   }
   BinPacker(const BinPacker&) = delete;
   BinPacker& operator=(const BinPacker&) = delete;
@@ -142,9 +146,9 @@ class BinPacker {
     return false;
   }
 
-  // Promotes the bins whose deadline has passed. Place and Remove do it too; to call it now and
-  // then is for times when nothing else happens. A clock that goes back stands still until it goes
-  // on.
+  // Promotes the bins whose deadline has passed, and closes others to items of their class. Place
+  // and Remove do it too; to call it now and then is for times when nothing else happens. A clock
+  // that goes back stands still until it goes on.
   void Advance(Ticks now) {
     if (now > seen_) now_ = AddTicks(now_, now - seen_);
     seen_ = now;
@@ -154,6 +158,13 @@ class BinPacker {
       uint32_t bin = due_[c].Oldest();
       for (; bin != kNoBin && bins_[bin].deadline <= now_; bin = due_[c].Oldest()) Promote(bin);
       if (bin != kNoBin) Expect(bins_[bin].deadline);
+      for (bin = taking_[c]; bin != kNoBin && TakesOwnUntil(bin) < now_; bin = taking_[c]) {
+        gaps_of_own_[c].Remove(bins_, bin);
+        bins_[bin].takes_own = false;
+        ListGap(bin);
+        taking_[c] = bins_[bin].due.next;
+      }
+      if (bin != kNoBin) Expect(AddTicks(TakesOwnUntil(bin), 1));
     }
   }
 
@@ -169,17 +180,22 @@ class BinPacker {
 
  private:
   static constexpr uint32_t kDemotionMask = ~uint32_t{0} >> 1;
+  using Gaps = BinLists<Bin, &Bin::gap, kSlots + 1>;
+
+  Gaps& GapsOf(const Bin& bin) {
+    return bin.takes_own ? gaps_of_own_[bin.lifetime] : gaps_[bin.lifetime];
+  }
 
   BinClass Longest() const { return policy_.ladder.Longest(); }
 
   uint32_t FindGap(uint32_t length, BinClass lifetime, FillOrder order) const {
-    if (lifetime == Longest()) return gaps_[lifetime].FirstFrom(length);
     uint32_t open = kNoBin;
-    for (BinClass step = 1; lifetime + step <= Longest(); ++step) {
-      const int c = order == FillOrder::kNearest ? lifetime + step : Longest() - step + 1;
-      const uint32_t bin = gaps_[c].FirstFrom(length);
+    for (BinClass step = 0; lifetime + step <= Longest(); ++step) {
+      const int c = order == FillOrder::kNearest ? lifetime + step : Longest() - step;
+      uint32_t bin = c > lifetime ? gaps_[c].FirstFrom(length) : kNoBin;
+      if (bin == kNoBin) bin = gaps_of_own_[c].FirstFrom(length);
       if (bin != kNoBin) return bin;
-      const bool fits = open_[c] != kNoBin && bins_[open_[c]].slots.Fit() >= length;
+      const bool fits = c > lifetime && open_[c] != kNoBin && bins_[open_[c]].slots.Fit() >= length;
       if (open == kNoBin && fits) open = open_[c];
     }
     // More than that, and a burst of short items would leave what stays on each of its bins.
@@ -238,6 +254,7 @@ class BinPacker {
     bin.live = bin.residual = bin.demotions = 0;
     bin.state = BinState::kOpen;
     bin.lifetime = lifetime;
+    bin.takes_own = false;
     bin.gap.index = bin.due.index = kNoBin;
     open_[lifetime] = index;
     ++in_use_;
@@ -287,20 +304,31 @@ class BinPacker {
     bin.lifetime = lifetime;
     const Ticks bound = policy_.ladder.Bound(lifetime);
     bin.deadline = AddTicks(now_, TimesTicks(bound, policy_.deadline_factor));
+    bin.takes_own = true;
     if (lifetime != Longest()) {
       due_[lifetime].Push(bins_, index);
+      if (taking_[lifetime] == kNoBin) taking_[lifetime] = index;
+      Expect(AddTicks(TakesOwnUntil(taking_[lifetime]), 1));
       Expect(bin.deadline);
     }
     ListGap(index);
   }
 
   void Unlist(uint32_t index) {
-    gaps_[bins_[index].lifetime].Remove(bins_, index);
-    due_[bins_[index].lifetime].Remove(bins_, index);
+    const Bin& bin = bins_[index];
+    if (taking_[bin.lifetime] == index) taking_[bin.lifetime] = bin.due.next;
+    GapsOf(bin).Remove(bins_, index);
+    due_[bin.lifetime].Remove(bins_, index);
   }
 
   void ListGap(uint32_t index) {
-    gaps_[bins_[index].lifetime].Move(bins_, index, bins_[index].slots.Fit());
+    GapsOf(bins_[index]).Move(bins_, index, bins_[index].slots.Fit());
+  }
+
+  // An item of the bin's class that comes later may outlive the deadline.
+  Ticks TakesOwnUntil(uint32_t index) const {
+    const Bin& bin = bins_[index];
+    return bin.deadline == kNoTick ? kNoTick : bin.deadline - policy_.ladder.Bound(bin.lifetime);
   }
 
   void Expect(Ticks deadline) {
@@ -319,7 +347,10 @@ class BinPacker {
   uint32_t open_[kMostBinClasses];
   uint64_t live_[kMostBinClasses] = {};  // slots of what was predicted so, wherever it lies
   // A bin without a gap is in list 0, where nothing is looked for.
-  BinLists<Bin, &Bin::gap, kSlots + 1> gaps_[kMostBinClasses];
+  Gaps gaps_[kMostBinClasses];
+  Gaps gaps_of_own_[kMostBinClasses];  // of bins that take items of their class
+  // The oldest bin of each class that does; all that are younger do, and follow it in its queue.
+  uint32_t taking_[kMostBinClasses];
   // Deadlines of one class never get earlier, so each queue is in their order.
   BinQueue<Bin, &Bin::due> due_[kMostBinClasses];
   BinPackerStats stats_;

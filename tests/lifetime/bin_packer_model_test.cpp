@@ -204,12 +204,18 @@ class Model {
     int best = -1;
     for (const ModelBin& bin : bins_) {
       if (bin.state != state || Fit(bin) < n) continue;
-      if (bin.lifetime < c || (bin.lifetime == c && c != kLongest)) continue;
+      if (bin.lifetime < c || (bin.lifetime == c && !TakesOwn(bin))) continue;
       const int k = bin.lifetime;
       const bool better = order == FillOrder::kNearest ? k < best : k > best;
       if (best < 0 || better) best = k;
     }
     return best;
+  }
+
+  // Whether what is predicted right and comes now is gone before the deadline.
+  bool TakesOwn(const ModelBin& bin) const {
+    if (bin.state != BinState::kActive) return false;
+    return bin.lifetime == kLongest || elapsed_ + Bound(bin.lifetime) <= bin.deadline;
   }
 
   void PutInOpen(const PlacedItem& item, uint32_t n, BinClass c) {

@@ -91,19 +91,54 @@ TEST(BinPackerTest, AnEmptyBinIsReclaimedAtOnceAndUsedAgain) {
   EXPECT_EQ(p->touched(), 2u);
 }
 
-TEST(BinPackerTest, GapsAreFilledWithItemsOfShorterClassesOnly) {
+TEST(BinPackerTest, GapsAreFilledWithItemsOfShorterClassesOnlyWhenOwnOnesWouldOutliveTheDeadline) {
   Packing<Runs> p;
   const PlacedItem gap = p.Place(0, 4, 1, FillOrder::kNever);
   const PlacedItem rest = p.Place(0, 4, 1, FillOrder::kNever);
+  ASSERT_EQ(p.Bin(rest).deadline, 200u);
   EXPECT_FALSE(p->Remove(0, gap));
-  EXPECT_NE(p.Place(0, 4, 1).bin, rest.bin);
-  EXPECT_NE(p.Place(0, 4, 2).bin, rest.bin);
-  const PlacedItem filler = p.Place(0, 4, 0);
+  EXPECT_NE(p.Place(101, 4, 1).bin, rest.bin);
+  EXPECT_NE(p.Place(101, 4, 2).bin, rest.bin);
+  const PlacedItem filler = p.Place(101, 4, 0);
   EXPECT_EQ(filler.bin, rest.bin);
   EXPECT_EQ(filler.first, gap.first);
   EXPECT_FALSE(p->IsResidual(filler));
   EXPECT_EQ(p.Bin(rest).residual, 4u);
   EXPECT_EQ(p.Bin(rest).live, 8u);
+}
+
+TEST(BinPackerTest, OwnItemsFillGapsWhileTheyShouldBeGoneByTheDeadline) {
+  Packing<Runs> p;
+  const PlacedItem gap = p.Place(0, 4, 1, FillOrder::kNever);
+  const PlacedItem rest = p.Place(0, 4, 1, FillOrder::kNever);
+  p->Remove(50, gap);
+  const PlacedItem own = p.Place(100, 2, 1);
+  EXPECT_EQ(own.bin, rest.bin);
+  EXPECT_TRUE(p->IsResidual(own));
+  EXPECT_EQ(p.Bin(rest).residual, 6u);
+  EXPECT_EQ(p.Bin(rest).deadline, 200u);  // as it was
+  EXPECT_NE(p.Place(101, 2, 1).bin, rest.bin);
+  p->Remove(110, rest);
+  EXPECT_EQ(p.Bin(own).lifetime, 1);  // an item of its class is left
+  p->Advance(200);
+  EXPECT_EQ(p.Bin(own).lifetime, 2);  // it was predicted too short
+  EXPECT_EQ(p.Place(250, 2, 2).bin, own.bin);
+}
+
+TEST(BinPackerTest, EachBinTakesOwnItemsFromWhenItWasFullHoweverOthersGo) {
+  Packing<Runs> p;
+  PlacedItem stay[3], go[3];
+  for (int i = 0; i < 3; ++i) {
+    stay[i] = p.Place(static_cast<Ticks>(10 * i), 4, 1, FillOrder::kNever);
+    go[i] = p.Place(static_cast<Ticks>(10 * i), 4, 1, FillOrder::kNever);
+  }
+  p->Remove(30, stay[0]);
+  EXPECT_TRUE(p->Remove(30, go[0]));  // the oldest bin is gone
+  p->Remove(30, go[1]);
+  p->Remove(30, go[2]);
+  EXPECT_EQ(p.Place(115, 4, 1).bin, stay[2].bin);  // the next is too old, the last is not
+  EXPECT_NE(p.Place(115, 4, 1).bin, stay[1].bin);
+  EXPECT_EQ(p.Place(115, 4, 0).bin, stay[1].bin);
 }
 
 TEST(BinPackerTest, GapsOfTheLongestClassAreForItsOwnItemsToo) {
@@ -125,7 +160,7 @@ TEST(BinPackerTest, WithoutAGapNothingIsPlacedInOne) {
   EXPECT_FALSE(p->PlaceInGap(0, 2, 1, FillOrder::kNearest).placed());
   p->Remove(0, b);
   EXPECT_FALSE(p->PlaceInGap(0, 3, 1, FillOrder::kNearest).placed());
-  EXPECT_FALSE(p->PlaceInGap(0, 2, 2, FillOrder::kNearest).placed());
+  EXPECT_FALSE(p->PlaceInGap(0, 2, 3, FillOrder::kNearest).placed());
   EXPECT_EQ(p->PlaceInGap(0, 2, 1, FillOrder::kNearest).bin, a.bin);
   EXPECT_EQ(p->in_use(), 1u);
 }
