@@ -133,7 +133,8 @@ TEST(BinPackerTest, EachBinTakesOwnItemsFromWhenItWasFullHoweverOthersGo) {
     go[i] = p.Place(static_cast<Ticks>(10 * i), 4, 1, FillOrder::kNever);
   }
   p->Remove(30, stay[0]);
-  EXPECT_TRUE(p->Remove(30, go[0]));  // the oldest bin is gone
+  EXPECT_TRUE(p->Remove(30, go[0]));  // the oldest bin is gone, and one of another class now
+  ASSERT_EQ(p.Full(30, 2).bin, stay[0].bin);
   p->Remove(30, go[1]);
   p->Remove(30, go[2]);
   EXPECT_EQ(p.Place(115, 4, 1).bin, stay[2].bin);  // the next is too old, the last is not
