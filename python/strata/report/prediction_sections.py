@@ -169,7 +169,11 @@ def saved_section(recording: Recording, found: Sequence[Context]) -> Section | N
             ["without predictions", human(without), "estimated, once memory has gone back"],
         ]
     rows += [
-        ["spans of what lasts", human(apart.held), f"{human(apart.live)} of it live objects"],
+        [
+            "spans of what lasts",
+            human(apart.held),
+            f"{human(apart.live)} of it live objects, the rest free or given back",
+        ],
         [
             "kept by wrong guesses",
             advice_predictions.kept_sentence(
