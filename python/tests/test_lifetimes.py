@@ -19,9 +19,10 @@ from strata.errors import StrataError
 from strata.learn import dataset, table
 from strata.learn.classes import EDGES_NS, NEVER, class_of
 from strata.learn.dataset import Merged, Split
-from strata.learn.rows import BY_DECADES, COUNTS, rows_of
+from strata.learn.rows import COUNTS, rows_of
 from strata.pprof import Label, Location, Mapping, Profile, Sample, ValueType, dump
 from strata.report.lifetimes import COLUMNS as QUANTILE_COLUMNS
+from strata.report.lifetimes import DIED
 
 STRATA = [sys.executable, "-m", "strata"]
 MS = 1_000_000
@@ -86,9 +87,25 @@ def test_samples_are_counted_from_the_rate() -> None:
         assert row["samples"] == pytest.approx(samples, rel=1e-3)
 
 
-def test_profiles_of_both_kinds_of_buckets_are_named_in_one_line(tmp_path: Path) -> None:
+def counted(profile: Profile, *died: int) -> Profile:
+    """The profile with how many died in each class, the same in each row."""
+    types = [*profile.types, *(ValueType(name, "count") for name in DIED)]
+    samples = [replace(each, values=(*each.values, *died)) for each in profile.samples]
+    return replace(profile, types=types, samples=samples)
+
+
+def test_what_a_profile_counts_is_not_guessed() -> None:
+    """Six in a hundred live, two died late: by the quantiles, too, no more than five did."""
+    guessed = lifetimes({"main;f": (94, 50 * MS, 6)})
+    (row,) = rows_of(counted(guessed, 80, 9, 3, 0, 0, 0))
+    assert [row[name] for name in COUNTS] == [80, 9, 3, 0, 0, 0, 2, 6]
+    (row,) = rows_of(counted(guessed, 80, 9, 3, 0, 0, 4))  # rounded up, each by itself
+    assert [row[name] for name in COUNTS] == [80, 9, 3, 0, 0, 4, 0, 6]
+
+
+def test_profiles_that_count_and_that_do_not_are_named_in_one_line(tmp_path: Path) -> None:
     old = lifetimes({"main;f": (10, MS, 0)})
-    new = replace(old, comments=[*old.comments, BY_DECADES])
+    new = counted(old, 10, 0, 0, 0, 0, 0)
     for alike in ([old, old], [new, new]):
         assert merge(tmp_path, *alike)[2] == []
     (warning,) = merge(tmp_path, old, new, new)[2]

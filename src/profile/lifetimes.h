@@ -36,10 +36,6 @@ constexpr std::array<uint64_t, kBuckets + 1> MakeLifetimeBounds() {
   return bounds;
 }
 
-// A comment of the profiles that have quantiles by these bounds: readers tell them from older ones
-// (python/strata/learn/rows.py). Other bounds need another.
-inline constexpr char kLifetimeBuckets[] = "lifetimes by buckets that begin with decades";
-
 struct LifetimeHistogram {
   static constexpr size_t kBuckets = 80;  // up to 12 days; the ends hold what is shorter and longer
   static constexpr std::array<uint64_t, kBuckets + 1> kBounds = MakeLifetimeBounds<kBuckets>();

@@ -127,7 +127,6 @@ PprofWriter::PprofWriter(int fd, const PprofValueType* types, size_t types_n,
   if (header.period_type.type != nullptr) ValueType(kPeriodType, header.period_type);
   out_.Number(kPeriod, static_cast<uint64_t>(header.period));
   if (header.comment != nullptr) out_.Number(kComment, String(header.comment));
-  if (header.note != nullptr) out_.Number(kComment, String(header.note));
   if (header.process != nullptr)
     out_.Number(kComment, AnyBytes("process ", header.process, strlen(header.process)));
   if (header.default_type != nullptr) out_.Number(kDefaultSampleType, String(header.default_type));

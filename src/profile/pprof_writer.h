@@ -41,7 +41,6 @@ struct PprofHeader {
   PprofValueType period_type{};        // e.g. {"space", "bytes"}; type null: none
   int64_t period = 0;                  // e.g. the sampling interval
   const char* comment = nullptr;       // may be null
-  const char* note = nullptr;          // a second comment; may be null
   const char* process = nullptr;       // its name, which that of its file need not be; or null
   const char* default_type = nullptr;  // the value type shown unless another is asked for; or null
   PprofMappings mappings{};

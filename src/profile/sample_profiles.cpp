@@ -32,7 +32,13 @@ constexpr TypeNames kLifetimeTypes[] = {{"objects", "count"},
                                         {"freed_by_other_thread", "percent"},
                                         {"freed_by_other_cpu", "percent"},
                                         {"still_live", "count"},
-                                        {"samples", "count"}};
+                                        {"samples", "count"},
+                                        {"died_10ms", "count"},
+                                        {"died_100ms", "count"},
+                                        {"died_1s", "count"},
+                                        {"died_10s", "count"},
+                                        {"died_100s", "count"},
+                                        {"died_1000s", "count"}};
 constexpr TypeNames kFragmentationTypes[] = {
     {"wasted_space", "bytes"}, {"inuse_space", "bytes"}, {"samples", "count"}};
 
@@ -108,11 +114,23 @@ bool AddPeakRow(PprofWriter& writer, const SampleSnapshot::Row& row) {
 
 enum class Period : bool { kSinceStart, kInWindow };
 
+// How many died in each class of lifetimes, which quantiles tell only where the class begins or
+// ends at one; what lived longer than the last is not among them.
+constexpr size_t kClasses = 6;
+void CountByClass(const LifetimeHistogram& histogram, int64_t* counts) {
+  size_t bucket = 0;
+  for (uint64_t k = 0, end_ns = 10'000'000; k < kClasses; ++k, end_ns *= 10) {
+    double died = 0;
+    for (; LifetimeHistogram::kBounds[bucket] < end_ns; ++bucket) died += histogram.weight[bucket];
+    counts[k] = Rounded(died);
+  }
+}
+
 bool AddLifetimeRow(PprofWriter& writer, const SampleSnapshot::Row& row,
                     const LifetimeHistogram& histogram, Period period) {
   const Lifetimes& l = row.sums.lifetimes;
   if (Rounded(l.objects) == 0 && Rounded(row.sums.live_objects) == 0) return true;
-  int64_t values[14] = {};
+  int64_t values[14 + kClasses] = {};
   values[0] = Rounded(l.objects);
   values[1] = Rounded(l.bytes);
   values[12] = Rounded(row.sums.live_objects);
@@ -137,6 +155,7 @@ bool AddLifetimeRow(PprofWriter& writer, const SampleSnapshot::Row& row,
       values[6 + i] = Rounded(histogram.Quantile(kQuantiles[i], least, most));
     values[10] = Rounded(100 * l.other_thread / l.objects);
     values[11] = Rounded(100 * l.other_cpu / l.objects);
+    CountByClass(histogram, values + 14);
   }
   const PprofLabel labels[] = {BytesLabel(row.bytes),
                                {"predicted_class", nullptr, row.predicted, nullptr}};

@@ -18,7 +18,7 @@ namespace strata {
 
 // The value types of a kind, in the order in which its rows have them.
 struct ProfileShape {
-  static constexpr size_t kMostTypes = 14;
+  static constexpr size_t kMostTypes = 20;
 
   PprofValueType types[kMostTypes];
   size_t types_n;

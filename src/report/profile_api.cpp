@@ -50,7 +50,6 @@ int Write(ProfileKind kind, const SampleSnapshot* since, int fd) {
   header.period_type = {"space", "bytes"};
   header.period = static_cast<int64_t>(r.sampler.rate().interval);
   header.comment = NameOf(kind);
-  if (kind == ProfileKind::kLifetime) header.note = kLifetimeBuckets;
   header.process = program_invocation_short_name;
   header.default_type = shape.default_type;
   header.scripts = &TheScriptFrames();

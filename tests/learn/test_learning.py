@@ -17,9 +17,9 @@ import polars as pl
 import pytest
 from blackbox import ROOT, Lab, Result, wait_until
 from strata.learn import known, model_file
-from strata.learn.rows import BY_DECADES
 from strata.learn.tokens import site_of
-from strata.pprof import load
+from strata.pprof import Profile, load
+from strata.report.lifetimes import DIED
 
 PROGRAM = Path(__file__).resolve().parent / "lifetimes.c"
 STRATA = (sys.executable, "-m", "strata")
@@ -47,6 +47,11 @@ def classes_by_function(rows: pl.DataFrame) -> dict[str, int]:
     return dict(rows.select(pl.col("frames").list.first(), "label").iter_rows())
 
 
+def total_of(profile: Profile, value: str) -> int:
+    at = profile.index_of(value)
+    return sum(sample.values[at] for sample in profile.samples)
+
+
 def test_functions_get_their_classes(lab: Lab, tmp_path: Path) -> None:
     learned = tmp_path / "learned"
     program = lab.build(PROGRAM)
@@ -57,7 +62,9 @@ def test_functions_get_their_classes(lab: Lab, tmp_path: Path) -> None:
     counts = rows.filter(pl.col("frames").list.first() == "brief").select("objects").sum().item()
     assert counts == pytest.approx(30_000, rel=0.2)
     (path,) = learned.iterdir()
-    assert BY_DECADES in load(path).comments
+    profile = load(path)
+    counted = sum(total_of(profile, name) for name in DIED)
+    assert counted == pytest.approx(total_of(profile, "objects"), rel=0.01)
     assert path.name.startswith(f"{socket.gethostname()}-{program.name}-")
 
 

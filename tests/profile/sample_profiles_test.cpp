@@ -63,7 +63,13 @@ class SampleProfiles : public testing::Test {
   std::vector<int64_t> Only(ProfileKind kind, const SampleSnapshot* since = nullptr) {
     const std::vector<Row> rows = Rows(kind, since);
     EXPECT_EQ(rows.size(), 1u);
-    return rows.empty() ? std::vector<int64_t>(16) : rows[0].values;
+    return rows.empty() ? std::vector<int64_t>(20) : rows[0].values;
+  }
+
+  // Of a lifetime profile's row.
+  static std::vector<int64_t> ByClass(const std::vector<int64_t>& values) {
+    EXPECT_EQ(values.size(), 20u);
+    return {values.begin() + 14, values.end()};
   }
 
   SampledHeap heap{1};
@@ -113,6 +119,8 @@ TEST_F(SampleProfiles, ALifetimesWindowForgetsWhatWasBefore) {
   EXPECT_EQ(all[10], 33);
   EXPECT_EQ(all[11], 33);
   EXPECT_EQ(all[12], 1);
+  // What lived for a whole second is of the class that begins there.
+  EXPECT_EQ(ByClass(all), (std::vector<int64_t>{0, 0, 0, 10, 0, 20}));
 
   const std::vector<int64_t> window = Only(ProfileKind::kLifetime, &since);
   EXPECT_EQ(window[0], 20);
@@ -122,6 +130,21 @@ TEST_F(SampleProfiles, ALifetimesWindowForgetsWhatWasBefore) {
     EXPECT_NEAR(double(window[quantile]) / (100.0 * kSecond), 1, 0.42) << quantile;
   EXPECT_EQ(window[10], 0);
   EXPECT_EQ(window[11], 0);
+  EXPECT_EQ(ByClass(window), (std::vector<int64_t>{0, 0, 0, 0, 0, 20}));
+}
+
+// To the nanosecond on either side of each edge; what lives longer than the last is left over.
+TEST_F(SampleProfiles, LifetimesAreCountedByClass) {
+  for (uint64_t edge = kSecond / 100; edge <= 1000 * kSecond; edge *= 10) {
+    for (const uint64_t ns : {edge - 1, edge, edge}) {
+      ASSERT_TRUE(heap.Sample(kBase, 1024, 1));
+      heap.now_ns += ns;
+      ASSERT_TRUE(heap.Free(kBase));
+    }
+  }
+  const std::vector<int64_t> all = Only(ProfileKind::kLifetime);
+  EXPECT_EQ(all[0], 18);
+  EXPECT_EQ(ByClass(all), (std::vector<int64_t>{1, 3, 3, 3, 3, 3}));
 }
 
 PinnedBytes Share(void*, uintptr_t) { return {1000, 50'000}; }

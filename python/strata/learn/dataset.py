@@ -108,13 +108,13 @@ class Read(NamedTuple):
 
     rows: Rows
     complaint: str = ""
-    by_decades: bool | None = None  # see rows_of_file
+    by_class: bool | None = None  # see rows_of_file
 
 
 def read_one(path: Path) -> Read:
     try:
-        rows, by_decades = rows_of_file(path)
-        return Read(rows, by_decades=by_decades)
+        rows, by_class = rows_of_file(path)
+        return Read(rows, by_class=by_class)
     except NotLifetimesError as error:
         return Read([], f"{path}: {error}")
     except StrataError as error:
@@ -135,7 +135,7 @@ def merge(
         check_there(source)
     check_output(output)
     read, complaints = 0, []
-    kinds = {True: 0, False: 0}  # profiles by their buckets
+    kinds = {True: 0, False: 0}  # profiles by whether they count by class
     try:
         with tempfile.TemporaryDirectory(prefix=".strata-lifetimes-", dir=output.parent) as scratch:
             parts = Parts(Path(scratch))
@@ -146,8 +146,8 @@ def merge(
                     continue
                 parts.add(one.rows)
                 read += 1
-                if one.rows and one.by_decades is not None:
-                    kinds[one.by_decades] += 1
+                if one.rows and one.by_class is not None:
+                    kinds[one.by_class] += 1
             parts.flush()
             if parts.count == 0:
                 raise StrataError(nothing_in(complaints))
@@ -169,7 +169,7 @@ def say_what_is_odd(
     if all(kinds.values()):
         warn(
             f"{kinds[False]:,} of {sum(kinds.values()):,} profiles come from an older version, "
-            "which places lifetimes near the edge of a class less exactly"
+            "which has only quantiles: their classes are guessed between them"
         )
 
 

@@ -12,10 +12,10 @@ import polars as pl
 
 from strata.errors import StrataError
 from strata.files import UnreadableError, open_file
-from strata.learn.classes import EDGES_NS, NAMES
+from strata.learn.classes import NAMES
 from strata.learn.tokens import at_site
 from strata.pprof import Location, Profile, load, process_of
-from strata.report.lifetimes import COLUMNS, counts_between
+from strata.report.lifetimes import COLUMNS, DIED, died_by_class
 
 COUNTS = tuple(f"class_{at}" for at in range(1, len(NAMES) + 1))
 SUMS = (*COUNTS, "samples")  # what rows of one context add up
@@ -29,9 +29,6 @@ SCHEMA: dict[str, Any] = {
     **dict.fromkeys(SUMS, pl.Float64),
 }
 WITHOUT_STACK = "strata_"  # begins the names of what has no stack of its own
-# In the comments of profiles whose quantiles are by buckets that edges of classes begin; older ones
-# have them in the middle. As src/profile/lifetimes.h has it.
-BY_DECADES = "lifetimes by buckets that begin with decades"
 TRACE_MAGIC = b"STB1"
 
 
@@ -61,7 +58,8 @@ def rows_of(profile: Profile) -> Iterator[dict[str, object]]:
     names = [value.type for value in profile.types]
     if any(column not in names for column in (*COLUMNS, "objects", "still_live")):
         raise NotLifetimesError("no lifetime profile")
-    at = {name: names.index(name) for name in (*COLUMNS, "objects", "still_live")}
+    used = (*COLUMNS, *DIED, "objects", "still_live")
+    at = [(name, names.index(name)) for name in used if name in names]
     program = process_of(profile)
     build = profile.mappings[0].build_id if profile.mappings else ""
     called: dict[int, tuple[list[str], str]] = {}  # by the place's id: stacks have most in common
@@ -73,10 +71,8 @@ def rows_of(profile: Profile) -> Iterator[dict[str, object]]:
         size = sample.label("bytes")
         if not frames or frames[-1].startswith(WITHOUT_STACK) or not isinstance(size, int):
             continue
-        points = [float(sample.values[at[column]]) for column in COLUMNS]
-        died = float(max(0, sample.values[at["objects"]]))
-        counts = counts_between(died, points, EDGES_NS)
-        counts.append(float(max(0, sample.values[at["still_live"]])))
+        row = {name: sample.values[index] for name, index in at}
+        counts = [*died_by_class(row), float(max(0, row["still_live"]))]
         yield {
             "program": program,
             "build_id": build,
@@ -103,11 +99,13 @@ def is_trace(path: Path) -> bool:
 
 
 def rows_of_file(path: Path) -> tuple[list[dict[str, object]], bool | None]:
-    """Of a profile or of a recording of all calls; whether buckets of the profile begin with
-    decades, None for a recording, which is exact."""
+    """Of a profile or of a recording of all calls; whether the profile counts by class, None for a
+    recording, which is exact."""
     if is_trace(path):
         from strata.learn.from_trace import rows_of_trace
 
         return list(rows_of_trace(path)), None
     profile = load(path)
-    return list(rows_of(profile)), BY_DECADES in profile.comments
+    return list(rows_of(profile)), all(
+        each in (value.type for value in profile.types) for each in DIED
+    )

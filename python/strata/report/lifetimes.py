@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
+from strata.learn.classes import EDGES_NS
+
 MS = 1_000_000
 SECOND = 1000 * MS
 EDGES = (MS, 100 * MS, SECOND, 10 * SECOND, 60 * SECOND)  # nanoseconds
@@ -27,6 +29,8 @@ COLUMNS = (
     "lifetime_p95",
     "lifetime_max",
 )
+# How many died in each class of strata.learn.classes but the last: what older profiles lack.
+DIED = ("died_10ms", "died_100ms", "died_1s", "died_10s", "died_100s", "died_1000s")
 
 
 def below(edge: float, points: Sequence[float]) -> float:
@@ -47,6 +51,15 @@ def counts_between(died: float, points: Sequence[float], edges: Sequence[float])
     shares = [below(edge, points) for edge in edges] if died else [0.0] * len(edges)
     steps = zip([0.0, *shares], [*shares, 1.0], strict=True)
     return [died * (high - low) for low, high in steps]
+
+
+def died_by_class(row: Mapping[str, int]) -> list[float]:
+    """How many of a row's objects died in each class of strata.learn.classes."""
+    died = float(max(0, row["objects"]))
+    if any(name not in row for name in DIED):
+        return counts_between(died, [float(row[column]) for column in COLUMNS], EDGES_NS)
+    counts = [float(max(0, row[name])) for name in DIED]
+    return [*counts, max(0.0, died - sum(counts))]
 
 
 def spread(row: Mapping[str, int]) -> list[float]:

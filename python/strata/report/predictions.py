@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from strata.learn.classes import EDGES_NS, NAMES, NEVER, QUANTILE, class_of
 from strata.pprof.sites import Stack, call_site
 from strata.report.document import PAGE, Document, as_number
-from strata.report.lifetimes import COLUMNS, counts_between
+from strata.report.lifetimes import COLUMNS, died_by_class
 from strata.report.profiles import Profile
 
 NATIVE_PAGE = 4096  # what the kernel takes back
@@ -42,13 +42,6 @@ class Context:
         return self.objects * self.size
 
 
-def class_counts(row: Mapping[str, int]) -> list[float]:
-    """How many of a row's objects died in each class, without the last."""
-    died = float(max(0, row["objects"]))
-    points = [float(row[column]) for column in COLUMNS]
-    return counts_between(died, points, EDGES_NS)
-
-
 def is_class(value: int) -> bool:
     return 1 <= value <= NEVER
 
@@ -63,7 +56,7 @@ def contexts(profile: Profile | None) -> list[Context]:
             profile.stacks[row["stack"]],
             int(row["bytes"]),
             int(row["predicted_class"]),
-            class_counts(row),
+            died_by_class(row),
             float(max(0, row["still_live"])),
         )
         for row in profile.rows.iter_rows(named=True)
