@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 from strata.learn.classes import class_of
-from strata.learn.rows import COUNTS
 
 from strata_bench.page_cells import percent, share_table
+from strata_bench.thinned_model import drawn
 
 RATES = (100, 1000, 10_000, 100_000, 1_000_000)
 DRAWS = 20  # of each rate
@@ -57,14 +57,10 @@ def draw(
     """Takes one object in so many, by chance: which contexts it sees, of which of them the class is
     the same, and which it sees once. Of this run, or of as many like it as make so many
     allocations."""
-    random = np.random.default_rng((seed, one_in))
-    numbers = table.select(COUNTS).to_numpy()
-    runs = 1.0 if allocations is None else max(1.0, allocations / max(numbers.sum(), 1.0))
-    counts = np.rint(numbers * runs).astype(np.int64)
-    drawn = random.binomial(counts, 1 / one_in)
-    classes = np.array([class_of(row) for row in drawn.tolist()], np.int64)
+    left = drawn(table, one_in, seed, allocations)
+    classes = np.array([class_of(row) for row in left.tolist()], np.int64)
     seen = classes > 0
-    return seen, seen & (classes == table["label"].to_numpy()), drawn.sum(axis=1) == 1
+    return seen, seen & (classes == table["label"].to_numpy()), left.sum(axis=1) == 1
 
 
 def thin(table: pl.DataFrame, one_in: int, allocations: float | None = None) -> Thinned:

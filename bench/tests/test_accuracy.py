@@ -6,12 +6,13 @@ import dataclasses
 import math
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from strata.learn import known
 from strata.learn.evaluate import Accuracy, Judged
 from strata.learn.rows import COUNTS
-from strata_bench import accuracy, agreement, fewer_samples, label_noise, sources
+from strata_bench import accuracy, agreement, fewer_samples, label_noise, sources, thinned_model
 from strata_bench.accuracy import Row
 from strata_bench.fewer_samples import Thinned
 from strata_bench.label_noise import Noise
@@ -52,6 +53,36 @@ def test_many_runs_see_what_one_does_not() -> None:
     assert many.share_seen == 1.0
     assert many.same_objects == 1.0
     assert (one.allocations, many.allocations) == (1_000_300, 1e12)
+
+
+def test_what_is_left_is_a_data_set_of_its_own() -> None:
+    data = table([[8e6, 0, 0, 0, 0, 0, 0, 2e6], [0, 3.0, 0, 0, 0, 0, 0, 0]], [8, 2])
+    data = data.with_columns(bytes=pl.Series([16, 8]))
+    left = np.array([[9, 0, 0, 0, 0, 0, 0, 0], [0] * 8])
+    (row,) = thinned_model.thinned(data, left, 1000).to_dicts()
+    assert (row["class_1"], row["class_8"], row["label"]) == (9000, 0, 1)
+    assert (row["samples"], row["objects"], row["weight"]) == (9, 9000, 16 * 9000)
+    assert thinned_model.drawn(data, 1000, 1)[0].sum() == pytest.approx(10_000, rel=0.1)
+
+
+def test_a_model_of_few_samples_is_held_against_one_of_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is wrong by one class of a tenth of the allocations, and by more of what was not drawn."""
+    data = table([[8e6, *[0.0] * 7], [1e6, *[0.0] * 7], [1e6, *[0.0] * 7]], [1, 1, 1])
+    data.with_columns(bytes=pl.Series([8, 8, 8])).write_parquet(tmp_path / "data.parquet")
+    said = {"whole.parquet": [1, 1, 1], "few.parquet": [1, 2, 4]}
+
+    def says(_data: pl.DataFrame, _of: pl.DataFrame, path: Path) -> thinned_model.Ints:
+        return np.array(said[path.name])
+
+    left = np.array([[8, *[0] * 7], [1, *[0] * 7], [0] * 8])
+    monkeypatch.setattr(thinned_model, "says", says)
+    monkeypatch.setattr(thinned_model, "drawn", lambda *_: left)
+    thinned_model.main(str(tmp_path / "data.parquet"), str(tmp_path), 1000, 1e7)
+    everything, seen = capsys.readouterr().out.splitlines()
+    assert everything == "all: the same class 80.0% of allocations, near 90.0%"
+    assert seen == "of the contexts seen: the same class 88.9% of allocations, near 100.0%"
 
 
 def test_a_table_knows_the_stacks_of_the_first_run() -> None:
