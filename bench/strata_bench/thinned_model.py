@@ -69,4 +69,5 @@ def main(source: str, folder: str, one_in: int = ONE_IN, allocations: float = AL
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:3], *(int(float(word)) for word in sys.argv[3:5]))
+    source, folder, *numbers = sys.argv[1:5]
+    main(source, folder, *(int(float(word)) for word in numbers))
