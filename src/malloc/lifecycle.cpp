@@ -233,8 +233,7 @@ namespace {
 // Who asks for profiles may sample densely, and a walk without tables takes a hundred times as
 // long; else the background thread makes them in its first round.
 void PrepareStackWalks(const Options& o) {
-  const bool dense =
-      o.profile_path[0] != '\0' || o.sample_interval != Options().sample_interval;
+  const bool dense = o.profile_path[0] != '\0' || o.sample_interval != Options().sample_interval;
   const bool asked =
       dense || o.control == ControlChoice::kAlways || o.lifetimes != LifetimeChoice::kOff;
   const bool for_errors = o.check || o.says_guard;
