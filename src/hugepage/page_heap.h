@@ -74,7 +74,7 @@ class PageHeap {
     use_.Given(tiers_, r.length);
   }
   // After GiveHolding, without the lock: a large run may have to go back to the kernel at once.
-  STRATA_ALWAYS_INLINE void ReleaseDue() STRATA_EXCLUDES(tiers_.lock) {
+  STRATA_ALWAYS_INLINE void ReleaseDue() STRATA_NO_TSA {
     if (STRATA_UNLIKELY(use_.ReleaseDue())) ReleaseDueNow();
   }
 
