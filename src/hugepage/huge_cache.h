@@ -1,17 +1,14 @@
 // Backed free hugepages kept for the next large request (Temeraire, Hunter et al., OSDI 2021,
 // HugeCache). Keeps the published rule for its limit, which follows how far demand swings within a
-// second, but releases nothing itself: what is above the limit waits for the background, and only
-// of large runs that prompt_release.h says so is the rest of their free's work to give them back.
+// second, but releases nothing itself: what is above the limit waits for the background.
 #pragma once
 
 #include <algorithm>
-#include <utility>
 
 #include "base/units.h"
 #include "hugepage/huge_page_map.h"
 #include "hugepage/huge_range_tree.h"
 #include "hugepage/min_max_window.h"
-#include "hugepage/prompt_release.h"
 
 namespace strata {
 
@@ -29,12 +26,11 @@ class HugeCache {
 
   // Backed hugepages; empty on a miss. The caller gets them elsewhere then, and says so with
   // NoteTaken.
-  HugeRange TryTake(HugePages n, uint64_t now_ns) {
-    const HugeRange r = free_.Take(n, HugePages(1));
+  HugeRange TryTake(HugePages n, uint64_t now_ns, HugePages align = HugePages(1)) {
+    const HugeRange r = free_.Take(n, align);
     if (r.empty()) {
       ++misses_;
       NoteMiss(now_ns);
-      prompt_.NoteMiss(n);
       return r;
     }
     ++hits_;
@@ -69,14 +65,6 @@ class HugeCache {
     NoteGone(r.length, now_ns);
     PutBack(r, now_ns);
   }
-
-  // The same for a large run of the program, which may be due for release at once.
-  void GiveRun(HugeRange r, uint64_t now_ns) {
-    if (prompt_.NoteFreed(r.length)) due_ += r.length;
-    Give(r, now_ns);
-  }
-  HugePages due() const { return due_; }
-  HugePages TakeDue() { return std::exchange(due_, HugePages(0)); }
 
   // A range whose release was refused.
   void PutBack(HugeRange r, uint64_t now_ns) {
@@ -124,8 +112,6 @@ class HugeCache {
   HugeRangeTree free_;
   HugePages limit_ = kLeastLimit;
   HugePages usage_;
-  PromptRelease prompt_;
-  HugePages due_;
   uint64_t limit_changed_ns_ = 0;
   size_t hits_ = 0;
   size_t misses_ = 0;

@@ -72,6 +72,7 @@ class HugePageSource {
  private:
   static constexpr uint32_t kTakenApartForS = 300;
 
+  HugeRange TakeAround(Tiers& t, HugePages n, HugePages align) STRATA_REQUIRES(t.lock);
   HugeRange TakeJoined(Tiers& t, HugePages n, HugePages align) STRATA_REQUIRES(t.lock);
   HugeTracker* AddTrackerHere(Tiers& t, Pages least, OnStack where) STRATA_REQUIRES(t.lock);
   void BackByPages(Tiers& t, HugeTracker* tracker) STRATA_REQUIRES(t.lock);
@@ -87,20 +88,23 @@ HugeRange HugePageSource<Kernel>::TakeHugePages(Tiers& t, const Wanted& want, On
                                                 Fresh* kind) {
   const HugePages n = want.length;
   *kind = Fresh::kUsed;
-  if (want.align == HugePages(1)) {
-    const HugeRange cached = t.cache.TryTake(n, want.now_ns);
-    if (!cached.empty()) return cached;
-  }
+  const HugeRange cached = t.cache.TryTake(n, want.now_ns, want.align);
+  if (!cached.empty()) return cached;
   const bool sparse = want.least < PagesOf(n) && t.MayMark() &&
                       (soft_limit_.near_soft_limit() || !MayBack(t, PagesOf(n)));
   if (!MayBack(t, sparse ? want.least : PagesOf(n))) return {};
   // Its lists first: the address space taken next may be all that the kernel had left to give.
   if (!t.filler.Prepare()) return {};
+  if (n > HugePages(1) && t.cache.size() != HugePages(0)) {
+    const HugeRange around = TakeAround(t, n, want.align);
+    if (!around.empty()) return around;
+  }
   if (t.hugepages && t.allocator.EndsSmallHeap(n)) SurveySmallHeap(t);
   const HugeRange fresh =
       where == OnStack::kSide ? t.allocator.Take(n, want.align) : TakeUnbacked(t, n, want.align);
   if (fresh.empty()) return TakeJoined(t, n, want.align);
   t.cache.NoteTaken(n, want.now_ns);
+  t.prompt.NoteFresh(n);
   *kind = sparse ? Fresh::kSparse : Fresh::kZero;
   return fresh;
 }
@@ -111,6 +115,15 @@ STRATA_NOINLINE HugeRange HugePageSource<Kernel>::TakeUnbacked(Tiers& t, HugePag
   HugeRange fresh;
   OnSideStack([&]() STRATA_NO_TSA { fresh = t.allocator.Take(n, align); });
   return fresh;
+}
+
+template <PageKernel Kernel>
+STRATA_NOINLINE HugeRange HugePageSource<Kernel>::TakeAround(Tiers& t, HugePages n,
+                                                             HugePages align) {
+  JoinedRange around;
+  OnSideStack([&]() STRATA_NO_TSA { around = FindAround(t, n, align); });
+  if (!around.part.empty()) TakeFree(t, around);
+  return around.part;
 }
 
 // When there are no more addresses: cached and unbacked ranges that lie side by side serve
@@ -138,6 +151,7 @@ void HugePageSource<Kernel>::TakeFree(Tiers& t, const JoinedRange& r) {
     } else {
       t.allocator.TakePart(p, here);
       t.cache.NoteTaken(here.length, now);
+      t.prompt.NoteFresh(here.length);
     }
     p = end;
   }

@@ -38,7 +38,8 @@ template <PageKernel Kernel>
 class PageHeap {
  public:
   STRATA_ONCE PageHeap(Kernel& kernel, MetadataArena& arena, const PageHeapOptions& options)
-      : tiers_(kernel, arena, {options.hugepages, options.small_heap}, options.filler_groups),
+      : tiers_(kernel, arena, {options.hugepages, options.small_heap}, options.filler_groups,
+               options.release && options.prompt_release),
         hard_limit_(options.hard_limit_bytes),
         runs_(hard_limit_, soft_limit_),
         upkeep_(hard_limit_, soft_limit_, options),
@@ -62,8 +63,11 @@ class PageHeap {
 
   // A run from Take, with the length it has now. Its hugepage knows which group it serves.
   void Give(PageRange r) STRATA_EXCLUDES(tiers_.lock) {
-    LockHolder hold(tiers_.lock);
-    GiveHolding(r);
+    {
+      LockHolder hold(tiers_.lock);
+      GiveHolding(r);
+    }
+    ReleaseDue();
   }
 
   // The same for a caller that guards records of its own with lock(), so that a large block costs
@@ -73,7 +77,7 @@ class PageHeap {
     runs_.Give(tiers_, r);
     use_.Given(tiers_, r.length);
   }
-  // After GiveHolding, without the lock: a large run may have to go back to the kernel at once.
+  // After GiveHolding or ShrinkHolding, without the lock: a large run may go back at once.
   STRATA_ALWAYS_INLINE void ReleaseDue() STRATA_NO_TSA {
     if (STRATA_UNLIKELY(use_.ReleaseDue())) ReleaseDueNow();
   }
@@ -98,8 +102,11 @@ class PageHeap {
     use_.Given(tiers_, r.length - new_length);
   }
   void Shrink(PageRange r, Pages new_length) STRATA_EXCLUDES(tiers_.lock) {
-    LockHolder hold(tiers_.lock);
-    ShrinkHolding(r, new_length);
+    {
+      LockHolder hold(tiers_.lock);
+      ShrinkHolding(r, new_length);
+    }
+    ReleaseDue();
   }
 
   // Moves the start of one large run into another without copying, as far as it can. The part
@@ -344,7 +351,7 @@ template <PageKernel Kernel>
 STRATA_NOINLINE void PageHeap<Kernel>::ReleaseDueNow() {
   LockHolder hold(tiers_.lock);
   use_.EndReleaseDue(tiers_);
-  upkeep_.ReleaseDue(tiers_);
+  upkeep_.ReleaseDeparting(tiers_);
 }
 
 template <PageKernel Kernel>

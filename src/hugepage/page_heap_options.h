@@ -11,8 +11,9 @@
 namespace strata {
 
 struct PageHeapOptions {
-  bool release = true;  // in Tick; ReleaseNow always does
-  bool ticks = true;    // whether Tick will be called
+  bool release = true;          // in Tick; ReleaseNow always does
+  bool prompt_release = false;  // of large runs at their free, too (prompt_release.h)
+  bool ticks = true;            // whether Tick will be called
   uint32_t busy_short_ms = 10'000;
   uint32_t busy_long_ms = 30'000;
   uint32_t peak_ms = 30'000;

@@ -65,6 +65,7 @@ class PageRuns {
   void DonateTail(Tiers& t, PageRange large, Fresh kind) STRATA_REQUIRES(t.lock);
   void GiveToFiller(Tiers& t, HugeTracker* tracker, PageRange r) STRATA_REQUIRES(t.lock);
   void GiveLarge(Tiers& t, PageRange r) STRATA_REQUIRES(t.lock);
+  void GiveWhole(Tiers& t, HugeRange r, uint64_t now) STRATA_REQUIRES(t.lock);
   void GivePieces(Tiers& t, HugeRange r) STRATA_REQUIRES(t.lock);
   void GivePiecesHere(Tiers& t, HugeRange r) STRATA_REQUIRES(t.lock);
   void GiveBroken(Tiers& t, HugePageId p, uint64_t now) STRATA_REQUIRES(t.lock);
@@ -225,7 +226,16 @@ void PageRuns<Kernel>::GiveLarge(Tiers& t, PageRange r) {
   }
   t.large -= whole.length;
   if (STRATA_UNLIKELY(t.marked != 0)) return GivePieces(t, whole);
-  t.cache.GiveRun(whole, t.CoarseNow());
+  GiveWhole(t, whole, t.CoarseNow());
+}
+
+template <PageKernel Kernel>
+void PageRuns<Kernel>::GiveWhole(Tiers& t, HugeRange r, uint64_t now) {
+  if (!t.departing.empty() || r.empty() || !t.prompt.NoteFreed(r.length))
+    return t.cache.Give(r, now);
+  t.cache.NoteGone(r.length, now);
+  t.Depart(r);
+  t.departing = r;
 }
 
 // Those that were taken apart are no hugepages any more, and go back to the kernel at the next
@@ -234,7 +244,7 @@ template <PageKernel Kernel>
 STRATA_NOINLINE void PageRuns<Kernel>::GivePieces(Tiers& t, HugeRange r) {
   HugePageId p = r.first;
   while (p < r.end() && !t.map[p].no_huge) p += HugePages(1);
-  if (p == r.end()) return t.cache.Give(r, t.CoarseNow());
+  if (p == r.end()) return GiveWhole(t, r, t.CoarseNow());
   OnSideStack([&]() STRATA_NO_TSA { GivePiecesHere(t, r); });
 }
 

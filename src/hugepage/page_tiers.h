@@ -26,6 +26,7 @@
 #include "hugepage/huge_page_map.h"
 #include "hugepage/huge_tracker.h"
 #include "hugepage/placement_group.h"
+#include "hugepage/prompt_release.h"
 #include "hugepage/region_set.h"
 #include "hugepage/thin_use.h"
 #include "os/page_kernel.h"
@@ -37,7 +38,7 @@ constexpr uint32_t Seconds(uint64_t ns) { return static_cast<uint32_t>(ns / 1'00
 template <PageKernel Kernel>
 struct PageTiers {
   PageTiers(Kernel& k, MetadataArena& arena, const typename HugeAllocator<Kernel>::Options& options,
-            FillerGroups groups = FillerGroups::kAsSaid)
+            FillerGroups groups = FillerGroups::kAsSaid, bool prompt_release = false)
       : kernel(k),
         hugepages(options.hugepages),
         trackers(arena, MetadataUse::kHeap),
@@ -45,7 +46,8 @@ struct PageTiers {
         allocator(k, map, options),
         cache(map, k.past_gibibyte().raw()),
         filler(arena, groups),
-        regions(arena) {}
+        regions(arena),
+        prompt(prompt_release) {}
   PageTiers(const PageTiers&) = delete;
   PageTiers& operator=(const PageTiers&) = delete;
 
@@ -185,6 +187,9 @@ struct PageTiers {
   HugeFiller filler STRATA_GUARDED_BY(lock);
   RegionSet regions STRATA_GUARDED_BY(lock);
 
+  PromptRelease prompt STRATA_GUARDED_BY(lock);
+  // A run in flight that its free has yet to give back, without the lock; or empty.
+  HugeRange departing STRATA_GUARDED_BY(lock);
   ColdFrames cold STRATA_GUARDED_BY(lock);
   ThinUse thin_use STRATA_GUARDED_BY(lock);
   // Else what begins as single pages would stay so.

@@ -46,10 +46,8 @@ class Releaser {
   // The cache keeps so many while regions have anything to give.
   Pages Release(Tiers& t, Pages target, HugePages keep_cached, Program program)
       STRATA_REQUIRES(t.lock);
-  // Free whole hugepages of the cache.
-  Pages ReleaseCached(Tiers& t, HugePages n) STRATA_REQUIRES(t.lock) {
-    return ReleaseFromCache(t, PagesOf(n), HugePages(0));
-  }
+  // A large run whose free says so.
+  void ReleaseDeparting(Tiers& t) STRATA_REQUIRES(t.lock);
   // False: there was none.
   bool DropEmptyRegions(Tiers& t) STRATA_REQUIRES(t.lock);
 
@@ -134,6 +132,19 @@ Pages Releaser<Kernel>::ReleaseFromCache(Tiers& t, Pages target, HugePages keep)
     released_total_ += bytes.bytes;
   }
   return released;
+}
+
+template <PageKernel Kernel>
+void Releaser<Kernel>::ReleaseDeparting(Tiers& t) {
+  const HugeRange r = t.departing;
+  if (r.empty()) return;  // another thread was here
+  t.departing = {};
+  const NativeRange bytes{OffsetOf(r.first), BytesOf(r.length)};
+  t.lock.Release();
+  const bool ok = t.kernel.Release(&bytes, 1);
+  t.lock.Acquire();
+  t.Arrive(r, ok ? Tiers::Memory::kGone : Tiers::Memory::kStays);
+  if (ok) released_total_ += bytes.bytes;
 }
 
 template <PageKernel Kernel>
@@ -393,6 +404,7 @@ void Releaser<Kernel>::Recover(Tiers& t) {
     for (HugeRange r = g->FirstBusy(); !r.empty(); r = g->FirstBusy())
       t.regions.FinishRelease(g, r, t.kernel.IsLost(r) ? Result::kLost : Result::kRefused);
   }
+  t.departing = {};
   if (t.in_flight == HugePages(0)) return;
   for (HugePageId p; p < t.allocator.end(); p += HugePages(1)) {
     const HugePageRecord* r = t.map.Find(p);

@@ -68,8 +68,10 @@ class Upkeep {
     return releaser_.Release(t, target, HugePages(0), Program::kIsShort);
   }
 
-  // What large runs that were just freed have left to give back at once.
-  void ReleaseDue(Tiers& t) STRATA_REQUIRES(t.lock);
+  // The large run that was just freed, if it goes back at once.
+  void ReleaseDeparting(Tiers& t) STRATA_REQUIRES(t.lock) {
+    OnSideStack([&]() STRATA_NO_TSA { releaser_.ReleaseDeparting(t); });
+  }
 
   // In the child of a fork: who was in the middle of it is not there.
   void Recover(Tiers& t) STRATA_REQUIRES(t.lock) {
@@ -225,13 +227,6 @@ STRATA_NOINLINE Pages Upkeep<Kernel>::ReleaseForRequest(Tiers& t, Pages target) 
   Pages released;
   OnSideStack([&]() STRATA_NO_TSA { released = ReleaseAnyway(t, target); });
   return released;
-}
-
-template <PageKernel Kernel>
-void Upkeep<Kernel>::ReleaseDue(Tiers& t) {
-  const HugePages due = t.cache.TakeDue();
-  if (releases_ && due > HugePages(0))
-    OnSideStack([&]() STRATA_NO_TSA { releaser_.ReleaseCached(t, due); });
 }
 
 }  // namespace strata

@@ -36,8 +36,7 @@ class UseAccount {
   void Given(Tiers& t, Pages n) STRATA_REQUIRES(t.lock) {
     t.used -= n;
     NoteUse(t);
-    if (STRATA_UNLIKELY(t.cache.due() > HugePages(0)))
-      release_due_.store(true, std::memory_order_relaxed);
+    if (STRATA_UNLIKELY(!t.departing.empty())) release_due_.store(true, std::memory_order_relaxed);
   }
   // More is charged to us; of that, `untouched` was handed out just now.
   void NoteGrowth(Tiers& t, Pages untouched) STRATA_REQUIRES(t.lock) {

@@ -44,7 +44,7 @@ std::atomic<pthread_t> g_starter{};
 
 PageHeapOptions HeapOptions(const Options& o) {
   PageHeapOptions p;
-  p.release = o.release;
+  p.release = p.prompt_release = o.release;
   p.ticks = o.background;
   p.hugepages = o.hugepages;
   p.filler_groups = o.lifetime_filler ? FillerGroups::kByDensity : FillerGroups::kAsSaid;

@@ -83,7 +83,7 @@ class LargeBlocks {
   // Makes the block hold `size` bytes where it lies; false if it can't.
   bool Resize(Span* span, size_t size) {
     const Pages n = PagesCeil(size + span->shift);
-    return InPlaceOf(span, nullptr, [&](auto& place) {
+    const bool done = InPlaceOf(span, nullptr, [&](auto& place) {
       const PageRange range = span->range();
       if (n > range.length && !place.pages.TryGrow(range, n)) return false;
       if (n < range.length) place.pages.Shrink(range, n);
@@ -92,6 +92,8 @@ class LargeBlocks {
       NoteRequested(place.counts, span, size);
       return true;
     });
+    heap_.ReleaseDue();
+    return done;
   }
 
   // What the program asked for; it may want more or less of what the block has.

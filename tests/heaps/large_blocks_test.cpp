@@ -62,31 +62,98 @@ TEST_F(LargeBlocksTest, EachTakingAndGivingCounts) {
   ExpectAllGoesBack();
 }
 
-TEST_F(LargeBlocksTest, TheFirstOfItsSizeGoesBackAtOnce) {
-  constexpr size_t kSize = 10 * kHugePageSize;
-  const auto round = [&] {
-    void* p = Take(kSize);
-    kernel_.Touch(p, kSize, 1);
-    EXPECT_EQ(kernel_.physical_bytes(), kSize);
-    Give(p);
-  };
-  round();
-  EXPECT_EQ(kernel_.physical_bytes(), 0u);
-  EXPECT_EQ(heap_->page_heap().free_backed(), Pages(0));
-  round();  // it was missed
-  EXPECT_EQ(kernel_.physical_bytes(), kSize);
-  round();
-  EXPECT_EQ(kernel_.physical_bytes(), kSize);
-  ExpectAllGoesBack();
+// A heap that gives large blocks back at their free, as the process's does.
+class PromptBlocksTest : public LargeBlocksTest {
+ protected:
+  PromptBlocksTest() : PromptBlocksTest(PageHeapOptions{.prompt_release = true}) {}
+  explicit PromptBlocksTest(const PageHeapOptions& options) {
+    heap_ = std::make_unique<Heap>(kernel_, memory_.arena(), options,
+                                   [](BadFree, void*) { ADD_FAILURE() << "a bad free"; });
+  }
+  void* TakeAndWrite(size_t size) {
+    void* p = Take(size);
+    kernel_.Touch(p, size, 1);
+    return p;
+  }
+  // How often memory went back in so many rounds of what a program does.
+  template <class F>
+  size_t ReleasesIn(int rounds, F round) {
+    size_t releases = 0;
+    for (int i = 0; i < rounds; ++i) {
+      const size_t before = heap_->page_heap().Stats().released_total;
+      round();
+      releases += heap_->page_heap().Stats().released_total != before;
+    }
+    return releases;
+  }
+  static constexpr size_t kSize = 10 * kHugePageSize;
+};
+
+TEST_F(PromptBlocksTest, ExactlyTheBlockGoesBack) {
+  void* small = TakeAndWrite(3 * kHugePageSize);
+  void* between = TakeAndWrite(kHugePageSize);
+  void* large = TakeAndWrite(kSize);
+  Give(small);
+  EXPECT_EQ(kernel_.physical_bytes(), kSize + kHugePageSize);
+  TakeAndWrite(3 * kHugePageSize);
+  Give(large);
+  EXPECT_EQ(kernel_.physical_bytes(), 4 * kHugePageSize);
+  EXPECT_TRUE(kernel_.Holds(between, kHugePageSize, 1));
 }
 
-TEST_F(LargeBlocksTest, NothingGoesBackAtOnceWhereNothingShall) {
-  Heap keeping(kernel_, memory_.arena(), PageHeapOptions{.release = false},
-               [](BadFree, void*) { ADD_FAILURE() << "a bad free"; });
-  void* p = keeping.large().Take(10 * kHugePageSize, 16).address;
-  kernel_.Touch(p, 10 * kHugePageSize, 1);
-  keeping.large().Give(keeping.large().At(p));
-  EXPECT_EQ(kernel_.physical_bytes(), 10 * kHugePageSize);
+TEST_F(PromptBlocksTest, AProgramThatWorksInRoundsKeepsItsMemory) {
+  EXPECT_LE(ReleasesIn(100, [&] { Give(TakeAndWrite(kSize)); }), 6u);
+  EXPECT_EQ(heap_->page_heap().free_backed(), PagesOf(HugePages(10)));
+}
+
+TEST_F(PromptBlocksTest, SoDoesOneWhoseBlocksGrowInPlace) {
+  EXPECT_LE(ReleasesIn(100,
+                       [&] {
+                         void* p = TakeAndWrite(kHugePageSize);
+                         for (size_t n = 2; n <= 16; n *= 2)
+                           ASSERT_TRUE(Resize(p, n * kHugePageSize));
+                         kernel_.Touch(p, 16 * kHugePageSize, 1);
+                         Give(p);
+                       }),
+            8u);
+}
+
+TEST_F(PromptBlocksTest, SoDoesOneThatCutsItsBlocksDown) {
+  EXPECT_LE(ReleasesIn(100,
+                       [&] {
+                         void* p = TakeAndWrite(kSize);
+                         ASSERT_TRUE(Resize(p, kHugePageSize));
+                         Give(p);
+                       }),
+            12u);
+}
+
+TEST_F(PromptBlocksTest, SoDoesOneThatAligns) {
+  EXPECT_LE(ReleasesIn(100,
+                       [&] {
+                         void* p = heap_->large().Take(kSize, 2 * kHugePageSize).address;
+                         kernel_.Touch(p, kSize, 1);
+                         Give(p);
+                       }),
+            8u);
+}
+
+TEST_F(PromptBlocksTest, FreesInARowGiveBackTwiceTheLargest) {
+  std::vector<void*> all;
+  for (int i = 0; i < 16; ++i) all.push_back(TakeAndWrite(kSize));
+  for (void* p : all) Give(p);
+  EXPECT_EQ(kernel_.physical_bytes(), 14 * kSize);
+}
+
+class KeepingBlocksTest : public PromptBlocksTest {
+ protected:
+  KeepingBlocksTest()
+      : PromptBlocksTest(PageHeapOptions{.release = false, .prompt_release = true}) {}
+};
+
+TEST_F(KeepingBlocksTest, NothingGoesBackAtOnceWhereNothingShall) {
+  Give(TakeAndWrite(kSize));
+  EXPECT_EQ(kernel_.physical_bytes(), kSize);
 }
 
 TEST_F(LargeBlocksTest, OneThatIsResizedInPlaceCountsAsItIs) {

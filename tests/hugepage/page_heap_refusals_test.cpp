@@ -151,10 +151,53 @@ TEST_F(JoinedTest, ThePartBehindStaysFree) {
   for (const size_t n : {4, 5, 6, 7, 8}) {
     SCOPED_TRACE(n);
     Mix(0, 9, 3);
-    ASSERT_EQ(Take(n).first, runs[0].first);
+    // Around the cached ones if they serve half of it.
+    ASSERT_EQ(Take(n).first, runs[n <= 6 ? 3 : 0].first);
     ExpectAllCanBeHad();
     for (const PageRange& r : runs) heap.Give(r);
   }
+}
+
+// Where there are addresses enough, a run still lies around a cached range that serves half of it.
+struct AroundTest : RefusalsTest {
+  AroundTest() {
+    runs = Singles(20);
+    for (const size_t i : {4, 5, 6, 7, 12, 13}) heap.Give(runs[i]);
+    heap.ReleaseNow(SIZE_MAX);
+    for (const size_t i : {8, 9, 10, 11}) heap.Give(runs[i]);
+    backed = heap.charged_bytes();
+  }
+  size_t Grown() { return (heap.charged_bytes() - backed) / kHugePageSize; }
+  std::vector<PageRange> runs;
+  size_t backed;
+};
+
+TEST_F(AroundTest, BehindIt) {
+  EXPECT_EQ(Take(6).first, runs[8].first);
+  EXPECT_EQ(Grown(), 2u);
+}
+
+TEST_F(AroundTest, FromBeforeItWhereTheRoomBehindEnds) {
+  EXPECT_EQ(Take(8).first, runs[6].first);
+  EXPECT_EQ(Grown(), 4u);
+}
+
+TEST_F(AroundTest, NotWhereItServesLessThanHalf) {
+  EXPECT_GE(Take(9).first, runs[19].end());
+  EXPECT_EQ(Grown(), 9u);
+}
+
+TEST_F(AroundTest, OneServesHalfOfTwo) {
+  for (size_t i = 8; i < 11; ++i) EXPECT_EQ(Take(1).first, runs[i].first);
+  EXPECT_EQ(Take(2).first, runs[11].first);
+  EXPECT_EQ(Grown(), 1u);
+}
+
+TEST_F(AroundTest, NotWhereTheRoomIsTooSmall) {
+  EXPECT_EQ(Take(2).first, runs[8].first);  // leaves two
+  EXPECT_EQ(Take(2).first, runs[10].first);
+  heap.Give(runs[16]);  // between two in use
+  EXPECT_EQ(Take(2).first, runs[12].first);
 }
 
 // The first hugepage of the window may lie anywhere.

@@ -1,47 +1,64 @@
-// Which freed large runs go back at once: those larger than any that was missed.
+// Which freed large runs go back at once, by the account of what was taken anew afterwards.
 #include "hugepage/prompt_release.h"
 
 #include <gtest/gtest.h>
+
+#include <utility>
 
 namespace strata {
 namespace {
 
 TEST(PromptReleaseTest, EachGenerationOfATableThatGrowsGoesBack) {
-  PromptRelease rule;
-  for (size_t n = 1; n <= 256; n *= 2) {
-    rule.NoteMiss(HugePages(2 * n));  // the next one, taken while the last lives
-    EXPECT_TRUE(rule.NoteFreed(HugePages(n))) << n;
+  for (const auto& [times, by] : {std::pair<size_t, size_t>{2, 1}, {3, 2}}) {
+    PromptRelease rule(true);
+    for (size_t n = 2; n <= 2048; n = n * times / by) {
+      rule.NoteFresh(HugePages(n * times / by));  // the next one, taken while the last lives
+      EXPECT_TRUE(rule.NoteFreed(HugePages(n))) << n;
+    }
   }
 }
 
-TEST(PromptReleaseTest, AProgramThatWorksInRoundsIsKnownFromTheSecondOn) {
-  PromptRelease rule;
-  rule.NoteMiss(HugePages(20));
-  EXPECT_TRUE(rule.NoteFreed(HugePages(20)));
-  rule.NoteMiss(HugePages(20));
-  EXPECT_FALSE(rule.NoteFreed(HugePages(20)));
-  EXPECT_FALSE(rule.NoteFreed(HugePages(25))) << "a quarter more";
-  EXPECT_TRUE(rule.NoteFreed(HugePages(26)));
-  EXPECT_FALSE(rule.NoteFreed(HugePages(25)));
+TEST(PromptReleaseTest, WhatARoundTakesAnewIsRegretted) {
+  PromptRelease rule(true);
+  int gone = 0;
+  for (int round = 0; round < 50; ++round) {
+    rule.NoteFresh(HugePages(20));
+    gone += rule.NoteFreed(HugePages(20));
+  }
+  EXPECT_EQ(gone, 5);
+  EXPECT_TRUE(rule.NoteFreed(HugePages(25))) << "a larger one is another beginning";
 }
 
-TEST(PromptReleaseTest, AMissThatNothingWouldHaveServedTellsNothing) {
-  PromptRelease rule;
+TEST(PromptReleaseTest, AnySizesCountTogether) {
+  PromptRelease rule(true);
+  int gone = 0;
+  for (int round = 0; round < 50; ++round) {
+    for (int i = 0; i < 20; ++i) rule.NoteFresh(HugePages(1));
+    gone += rule.NoteFreed(HugePages(20));
+  }
+  EXPECT_EQ(gone, 5);
+}
+
+TEST(PromptReleaseTest, WhatIsTakenBeyondIsNotRegretted) {
+  PromptRelease rule(true);
+  EXPECT_TRUE(rule.NoteFreed(HugePages(4)));
+  rule.NoteFresh(HugePages(400));
+  rule.NoteFresh(HugePages(400));
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(rule.NoteFreed(HugePages(4)));
+}
+
+TEST(PromptReleaseTest, NoMoreThanTwiceTheLargestIsOutAtOnce) {
+  PromptRelease rule(true);
   EXPECT_TRUE(rule.NoteFreed(HugePages(8)));
-  rule.NoteMiss(HugePages(9));
+  EXPECT_TRUE(rule.NoteFreed(HugePages(8)));
+  EXPECT_FALSE(rule.NoteFreed(HugePages(1)));
+  rule.NoteFresh(HugePages(1));
   EXPECT_TRUE(rule.NoteFreed(HugePages(1)));
-  rule.NoteMiss(HugePages(8));
-  EXPECT_FALSE(rule.NoteFreed(HugePages(8)));
 }
 
-TEST(PromptReleaseTest, ASmallMissKeepsSmallRunsOnly) {
-  PromptRelease rule;
-  EXPECT_TRUE(rule.NoteFreed(HugePages(64)));
-  rule.NoteMiss(HugePages(4));
-  EXPECT_FALSE(rule.NoteFreed(HugePages(5)));
-  EXPECT_TRUE(rule.NoteFreed(HugePages(6)));
-  rule.NoteMiss(HugePages(3));  // lowers nothing
-  EXPECT_FALSE(rule.NoteFreed(HugePages(5)));
+TEST(PromptReleaseTest, NothingGoesWhereItIsOff) {
+  PromptRelease rule(false);
+  EXPECT_FALSE(rule.NoteFreed(HugePages(8)));
 }
 
 }  // namespace
