@@ -19,6 +19,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from strata.compare.statistics import MIN_ROUNDS as JUDGED_FROM
 from strata_bench import (
     accuracy,
     allocators,
@@ -235,10 +236,15 @@ def run_group(
         " minutes."
     )
     if group.tables:
+        judged = (
+            "bold where it leaves 1 out"
+            if count >= JUDGED_FROM
+            else f"with fewer than {JUDGED_FROM} rounds nothing is judged (`open`)"
+        )
         how += (
             " The first column is the median, the others are paired ratios to it, the geometric"
-            " mean with its 95 % bootstrap interval; bold where it leaves 1 out. Where a"
-            " figure is 0, the medians stand instead."
+            f" mean with its 95 % bootstrap interval; {judged}. Where a figure is 0, the medians"
+            " stand instead."
         )
     results.write_tsv(out / f"{group.name}.tsv", [w.case for w in group.works])
     whole = not quick and count >= group.rounds

@@ -95,9 +95,8 @@ def run_step(step: Step, programs: Path, quick: bool) -> Run:
         except (request_pools.ServerError, OSError, subprocess.SubprocessError) as error:
             return Run(case.name, allocator.name, round_number, {}, str(error))
     if case.kind is Kind.LOAD:
-        # What lives is asked once, of Strata, where the statistics answer.
-        learns = "STRATA_LIFETIMES" in allocator.env
-        counts = round_number == 1 and (allocator.name in case.strata or learns)
+        # What lives is asked of Strata, where the statistics answer.
+        counts = allocator.name in case.strata or "STRATA_LIFETIMES" in allocator.env
         try:
             fields = loads.measure(case, allocator, programs, quick=quick, counts_live=counts)
             return Run(case.name, allocator.name, round_number, fields)

@@ -4,17 +4,25 @@ loads that live as servers do."""
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from strata_bench import loads_model, loads_table
 from strata_bench.allocators import GLIBC
 from strata_bench.groups import Figure, Group, Target, Variant, Work
 from strata_bench.plan import Case
+from strata_bench.results import Results
 
 OFF, ONLINE, MODEL = "strata", "online", loads_model.VARIANT.name
 RSS_AT_REST = Figure("rss_kib", "RSS after 10 s of rest", False)
 SIZES = (64, 256, 1024)
 COST = Figure("ns", "malloc and free, ns", False)
 WITHIN = 1.3  # of the time without a prediction
+# What bursts may hold at rest: with a model, and what was learned meanwhile from the third on.
+TIMES_LIVE, BESIDE_MIB = 1.5, 24
+HELD = {  # of which figure, how much of what lives, and in words
+    ONLINE: ("late_kib", 0.8, ", less the pages of bursts 1 and 2"),
+    MODEL: ("rss_kib", 1.0, ""),
+}
 
 
 def _bursts(size: int) -> Work:
@@ -54,6 +62,29 @@ def _cost(at: str, threads: int) -> Work:
 BURSTS = tuple(_bursts(size) for size in SIZES)
 COSTS = tuple(_cost(at, threads) for at in ("other", "wrapper") for threads in (1, 2))
 
+
+def _held_lines(results: Results) -> list[str]:
+    lines = []
+    for work in BURSTS:
+        for variant, (key, share, where) in HELD.items():
+            held = results.median(work.case.name, variant, key)
+            live = results.median(work.case.name, variant, "live_kib")
+            if held is None or live is None:
+                continue
+            bound = TIMES_LIVE * share * live / 1024 + BESIDE_MIB
+            lines.append(
+                f"- {work.case.name}, {variant}: {held / 1024:.1f} MiB at rest{where}, asked for"
+                f" ≤ {TIMES_LIVE} × live + {BESIDE_MIB} MiB, here {bound:.1f}:"
+                f" {'met' if held / 1024 <= bound else 'missed'}."
+            )
+    return lines
+
+
+def section(results: Results, images: Path) -> list[str]:
+    """What the page says besides its tables and the ratios asked for."""
+    return [*loads_table.section(results, images), *_held_lines(results)]
+
+
 LIFETIMES = Group(
     "lifetimes",
     "Placement by lifetimes, learned while the program runs",
@@ -77,7 +108,7 @@ LIFETIMES = Group(
     ),
     (*BURSTS, _at_once(BURSTS[1]), *COSTS, *loads_table.WORKS),
     rounds=3,
-    more=loads_table.section,
+    more=section,
     targets=tuple(Target(ONLINE, COST.key, WITHIN, work=work.case.name, base=OFF) for work in COSTS)
     + tuple(
         Target(name, "mops", 0.9, work=work.case.name, base=OFF)

@@ -1,6 +1,6 @@
 """Runs one of the loads under bench/loads with an allocator and watches its memory: RSS and
-anonymous memory twenty times a second, and for each way to run Strata once, in a run of its own,
-what lives by its statistics. The load marks its phases on stdout (bench/loads/phases.h)."""
+anonymous memory twenty times a second, and for each way to run Strata, in a run of its own, what
+lives by its statistics. The load marks its phases on stdout (bench/loads/phases.h)."""
 
 from __future__ import annotations
 

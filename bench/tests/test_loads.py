@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from blackbox import ROOT, need
 from strata import stats
-from strata_bench import lifetimes_group, loads, loads_table
+from strata_bench import execute, lifetimes_group, loads, loads_table
 from strata_bench.allocators import GLIBC, Allocator
 from strata_bench.groups import turns
 from strata_bench.plan import Kind
@@ -137,6 +137,55 @@ def test_what_is_held_is_judged_by_what_the_paper_spared() -> None:
     found.add(Run("redis", "model", 3, beyond))  # with 512, of 2048
     text = "\n".join(loads_table.section(found, Path()))
     assert "redis, model: fragmentation -74 % against strata's, asked for ≤ -73 %: met." in text
+
+
+def test_statistics_are_read_in_each_round_and_the_median_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    beyond = iter((900, 100, 200))
+
+    def measure(*_: object, counts_live: bool, **__: object) -> dict[str, str]:
+        return (
+            {"beyond_mean_kib": str(next(beyond)), "rounded_mean_kib": "50"} if counts_live else {}
+        )
+
+    monkeypatch.setattr(loads, "measure", measure)
+    strata = Allocator("strata", "", Path("/lib/libstrata.so"))
+    found = Results()
+    for number in (1, 2, 3):
+        found.add(execute.run_step((CASES[loads.REDIS], strata, number), PROGRAMS, quick=True))
+        found.add(execute.run_step((CASES[loads.REDIS], PLAIN, number), PROGRAMS, quick=True))
+    assert len(found.values("redis", "strata", "beyond_mean_kib")) == 3
+    assert found.values("redis", "glibc", "beyond_mean_kib") == {}
+    assert loads_table.fragmentation(found, "redis", "strata", "mean") == 250
+
+
+def test_more_than_is_resident_is_no_fragmentation() -> None:
+    found = results()
+    found.add(Run("redis", "strata", 3, {"live_rest_kib": "14000"}))  # 7512 with the first
+    text = "\n".join(loads_table.section(found, Path()))
+    assert "| redis | strata | 100 | 100 | 8.0 | 8.0 | 8.0 | 2.0 | – |" in text
+    assert "| 1.5 (-25 %) | 3.0 |" in text, "of nothing there is no share"
+
+
+def test_bursts_are_judged_by_what_lives() -> None:
+    found = Results()
+    fields = {"live_kib": str(40 << 10), "rss_kib": str(85 << 10), "late_kib": str(71 << 10)}
+    for name in ("strata", "online", "model"):
+        found.add(Run("bursts-64", name, 1, fields))
+    held = lifetimes_group.section(found, Path())
+    assert held == [
+        "- bursts-64, online: 71.0 MiB at rest, less the pages of bursts 1 and 2, asked for"
+        " ≤ 1.5 × live + 24 MiB, here 72.0: met.",
+        "- bursts-64, model: 85.0 MiB at rest, asked for ≤ 1.5 × live + 24 MiB, here 84.0: missed.",
+    ]
+
+
+def test_runs_in_which_other_things_lived_are_no_proof() -> None:
+    found = results()
+    found.add(Run("redis", "model", 3, {"live_mean_kib": "1200"}))
+    text = "\n".join(loads_table.section(found, Path()))
+    assert "asked for ≤ -73 %: missed, but what lived in the runs differs." in text
 
 
 def test_what_a_program_holds_beyond_its_objects(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,8 +37,7 @@ COLUMNS = {
 }
 LEAD = {
     Domain.HEAP: "Held are hugepages of 2 MiB with anything in them; live is what was asked for; "
-    "the least are the whole hugepages that this would fill, if objects could be moved. Averages "
-    "over time.",
+    "the least is the number of whole hugepages that this would fill. Averages over time.",
     Domain.FLASH: "Write amplification is what was written over what the files wrote, in the "
     "second half of the run: the first fills the device.",
     Domain.JOBS: "A machine of 64 cores is on while it has a job; the least are those that the "
