@@ -1,10 +1,11 @@
 """What a model says that is trained on few of a recording's samples, against one trained on all, as
 LLAMA measures its sampling: each allocation asks, of stacks that were not sampled, too.
-    python3 -m strata_bench.thinned_model DATA.parquet FOLDER [ONE_IN [ALLOCATIONS]]"""
+    python3 -m strata_bench.thinned_model DATA.parquet FOLDER"""
 
 from __future__ import annotations
 
-import sys
+import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -56,18 +57,42 @@ def says(data: pl.DataFrame, of: pl.DataFrame, path: Path) -> Ints:
     return evaluate.predictions(model_file.load(model), of)
 
 
-def main(source: str, folder: str, one_in: int = ONE_IN, allocations: float = ALLOCATIONS) -> None:
+def compare(source: Path, folder: Path, one_in: int, allocations: float, seed: int) -> None:
     table = pl.read_parquet(source)
-    left = drawn(table, one_in, 0, allocations)
-    whole = says(table, table, Path(folder, "whole.parquet"))
-    few = says(thinned(table, left, one_in), table, Path(folder, "few.parquet"))
-    objects = table["objects"].to_numpy()
-    seen = np.where(left.sum(axis=1) > 0, objects, 0)
-    for name, weights in (("all", objects), ("of the contexts seen", seen)):
-        found = evaluate.accuracy(few, whole, weights)
-        print(f"{name}: the same class {found.exact:.1%} of allocations, near {found.near:.1%}")
+    folder.mkdir(parents=True, exist_ok=True)
+    left = drawn(table, one_in, seed, allocations)
+    whole = says(table, table, folder / "whole.parquet")
+    few = says(thinned(table, left, one_in), table, folder / "few.parquet")
+    weighed = {"allocations": table["objects"].to_numpy(), "bytes": table["weight"].to_numpy()}
+    was_seen = left.sum(axis=1) > 0
+    for name, counts in (("all", np.ones(len(left))), ("of the contexts seen", was_seen)):
+        for unit, weights in weighed.items():
+            found = evaluate.accuracy(few, whole, weights * counts)
+            print(f"{name}: the same class {found.exact:.1%} of {unit}, near {found.near:.1%}")
+
+
+def positive(text: str) -> float:
+    value = float(text)
+    if not value >= 1:
+        raise argparse.ArgumentTypeError(f"{text} is below 1")
+    return value
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        prog="python3 -m strata_bench.thinned_model",
+        description="Train one model on few samples and one on all, and compare what they say.",
+    )
+    parser.add_argument("source", type=Path, metavar="DATA.parquet")
+    parser.add_argument("folder", type=Path, help="for both models")
+    parser.add_argument("--one-in", type=positive, default=ONE_IN, metavar="N")
+    parser.add_argument("--allocations", type=positive, default=ALLOCATIONS, metavar="N")
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args(words)
+    if not given.source.is_file():
+        parser.error(f"{given.source} is no file")
+    compare(given.source, given.folder, int(given.one_in), given.allocations, given.seed)
 
 
 if __name__ == "__main__":
-    source, folder, *numbers = sys.argv[1:5]
-    main(source, folder, *(int(float(word)) for word in numbers))
+    main()

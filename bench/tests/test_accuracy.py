@@ -78,11 +78,26 @@ def test_a_model_of_few_samples_is_held_against_one_of_all(
 
     left = np.array([[8, *[0] * 7], [1, *[0] * 7], [0] * 8])
     monkeypatch.setattr(thinned_model, "says", says)
-    monkeypatch.setattr(thinned_model, "drawn", lambda *_: left)
-    thinned_model.main(str(tmp_path / "data.parquet"), str(tmp_path), 1000, 1e7)
-    everything, seen = capsys.readouterr().out.splitlines()
-    assert everything == "all: the same class 80.0% of allocations, near 90.0%"
-    assert seen == "of the contexts seen: the same class 88.9% of allocations, near 100.0%"
+    seeds: list[int] = []
+
+    def drawn(_table: pl.DataFrame, one_in: int, seed: int, allocations: float) -> np.ndarray:
+        assert (one_in, allocations) == (1000, 1e7)
+        seeds.append(seed)
+        return left
+
+    monkeypatch.setattr(thinned_model, "drawn", drawn)
+    words = [str(tmp_path / "data.parquet"), str(tmp_path / "new" / "folder")]
+    thinned_model.main([*words, "--one-in=1000", "--allocations=1e7", "--seed=5"])
+    assert capsys.readouterr().out.splitlines() == [
+        "all: the same class 80.0% of allocations, near 90.0%",
+        "all: the same class 99.8% of bytes, near 99.9%",
+        "of the contexts seen: the same class 88.9% of allocations, near 100.0%",
+        "of the contexts seen: the same class 99.9% of bytes, near 100.0%",
+    ]
+    assert seeds == [5]
+    for wrong in ([], [*words, "--one-in=0"], [str(tmp_path / "none"), words[1]]):
+        with pytest.raises(SystemExit):
+            thinned_model.main(wrong)
 
 
 def test_a_table_knows_the_stacks_of_the_first_run() -> None:
