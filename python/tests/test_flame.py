@@ -197,6 +197,20 @@ def test_commands(tmp_path: Path) -> None:
     assert run("symbolize", old, "-o", tmp_path / "named.pb.gz").returncode == 0
 
 
+def test_commands_take_an_older_library_and_a_newer_one_together(tmp_path: Path) -> None:
+    old, new = tmp_path / "old.pb.gz", tmp_path / "new.pb.gz"
+    for path, names in ((old, ["samples"]), (new, ["died_10ms", "samples"])):
+        counts = [ValueType(name, "count") for name in names]
+        samples = [
+            replace(each, values=(*each.values, *([7] * len(names)))) for each in OLD.samples
+        ]
+        dump(replace(OLD, types=[*OLD.types, *counts], samples=samples), path)
+    for words in (("top", old, new), ("flame", old, new, "-o", tmp_path / "x.svg")):
+        assert run(*words).returncode == 0
+    done = run("diff", new, old)
+    assert "inuse_space: 1000 B → 1000 B" in done.stdout, done.stderr
+
+
 def test_memory_belongs_to_who_asked_a_wrapper_for_it(tmp_path: Path) -> None:
     def at(number: int, name: str) -> Location:
         return Location(number, None, (Line(name),))

@@ -190,18 +190,36 @@ def test_merge_and_subtract() -> None:
         merge([old, Profile([ValueType("cpu", "ns")])])
 
 
-def test_a_profile_without_counts_of_samples_is_compared_all_the_same() -> None:
-    """An older library writes none."""
-    old, new = heap({"main;a": 100}), heap({"main;a": 130, "main;c": 20})
-    counted = replace(
-        new,
-        types=[*new.types, ValueType("samples", "count")],
-        samples=[replace(sample, values=(*sample.values, 7)) for sample in new.samples],
+def with_counts(profile: Profile, *names: str) -> Profile:
+    return replace(
+        profile,
+        types=[*profile.types, *(ValueType(name, "count") for name in names)],
+        samples=[
+            replace(each, values=(*each.values, *map(len, names))) for each in profile.samples
+        ],
     )
-    assert subtract(counted, old).types == old.types
-    assert by_stack(subtract(counted, old)) == {"main;a": 30, "main;c": 20}
-    assert by_stack(merge([old, counted])) == {"main;a": 230, "main;c": 20}
-    assert merge([counted, counted]).types == counted.types
+
+
+@pytest.mark.parametrize("fewer", [(), ("samples",), ("died_1s", "died_10s")])
+def test_a_profile_with_fewer_counts_is_compared_all_the_same(fewer: tuple[str, ...]) -> None:
+    """An older library wrote none by lifetime; a still older one none of samples."""
+    old = with_counts(heap({"main;a": 100}), *fewer)
+    new = with_counts(heap({"main;a": 130, "main;c": 20}), "died_1s", "died_10s", "samples")
+    for one, other in ((old, new), (new, old)):
+        assert subtract(one, other).types == merge([one, other]).types == old.types
+    assert by_stack(subtract(new, old)) == {"main;a": 30, "main;c": 20}
+    assert by_stack(merge([old, new])) == {"main;a": 230, "main;c": 20}
+    assert {each.values[4:] for each in merge([old, old]).samples} == {
+        tuple(2 * len(name) for name in fewer)
+    }
+    assert merge([new, new]).types == new.types
+
+
+def test_counts_in_another_order_are_added_up() -> None:
+    one = with_counts(heap({"main;a": 100}), "died_1s", "samples", "died_100s")
+    other = with_counts(heap({"main;a": 100}), "samples", "died_100s", "died_1s")
+    assert merge([one, other]).types == one.types
+    assert merge([one, other]).samples[0].values[4:] == (14, 14, 18)
 
 
 def test_two_runs_are_compared_by_place_in_the_file() -> None:

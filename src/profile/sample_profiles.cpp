@@ -32,13 +32,13 @@ constexpr TypeNames kLifetimeTypes[] = {{"objects", "count"},
                                         {"freed_by_other_thread", "percent"},
                                         {"freed_by_other_cpu", "percent"},
                                         {"still_live", "count"},
-                                        {"samples", "count"},
                                         {"died_10ms", "count"},
                                         {"died_100ms", "count"},
                                         {"died_1s", "count"},
                                         {"died_10s", "count"},
                                         {"died_100s", "count"},
-                                        {"died_1000s", "count"}};
+                                        {"died_1000s", "count"},
+                                        {"samples", "count"}};
 constexpr TypeNames kFragmentationTypes[] = {
     {"wasted_space", "bytes"}, {"inuse_space", "bytes"}, {"samples", "count"}};
 
@@ -134,7 +134,7 @@ bool AddLifetimeRow(PprofWriter& writer, const SampleSnapshot::Row& row,
   values[0] = Rounded(l.objects);
   values[1] = Rounded(l.bytes);
   values[12] = Rounded(row.sums.live_objects);
-  values[13] = static_cast<int64_t>(row.sums.samples);
+  values[13 + kClasses] = static_cast<int64_t>(row.sums.samples);
   if (l.objects > 0) {
     const double mean = l.sum_ns / l.objects;
     // The extremes are those since the start; a window has them to the width of a bucket.
@@ -155,7 +155,7 @@ bool AddLifetimeRow(PprofWriter& writer, const SampleSnapshot::Row& row,
       values[6 + i] = Rounded(histogram.Quantile(kQuantiles[i], least, most));
     values[10] = Rounded(100 * l.other_thread / l.objects);
     values[11] = Rounded(100 * l.other_cpu / l.objects);
-    CountByClass(histogram, values + 14);
+    CountByClass(histogram, values + 13);
   }
   const PprofLabel labels[] = {BytesLabel(row.bytes),
                                {"predicted_class", nullptr, row.predicted, nullptr}};

@@ -69,7 +69,7 @@ class SampleProfiles : public testing::Test {
   // Of a lifetime profile's row.
   static std::vector<int64_t> ByClass(const std::vector<int64_t>& values) {
     EXPECT_EQ(values.size(), 20u);
-    return {values.begin() + 14, values.end()};
+    return {values.begin() + 13, values.end() - 1};
   }
 
   SampledHeap heap{1};

@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from strata.pprof import Profile, Sample, load
+from strata.pprof import Profile, Sample, ValueType, load
 from test_pprof import GOLDEN, WRITER, go_pprof
 
 KINDS = ("heap", "allocs", "peak", "lifetime", "fragmentation")
@@ -35,6 +35,12 @@ def test_bytes_are_as_agreed(name: str) -> None:
     if os.environ.get("UPDATE_GOLDEN") == "1":
         path_of(name).write_bytes(done.stdout)
     assert done.stdout == path_of(name).read_bytes()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_last_value_is_how_many_samples_there_were(name: str) -> None:
+    """docs/profiles.md says so, and older tools look for it there."""
+    assert load(path_of(name)).types[-1] == ValueType("samples", "count")
 
 
 def weight(size: int) -> float:

@@ -34,20 +34,26 @@ def subtract(new: Profile, old: Profile) -> Profile:
     return combine([(1, new), (-1, old)])
 
 
+def is_extra(value: ValueType) -> bool:
+    """Whether it is a count that older libraries did not write."""
+    return value.unit == "count" and (value.type == "samples" or value.type.startswith("died_"))
+
+
 def alike(profiles: Sequence[Profile]) -> list[Profile]:
-    """The profiles, without their counts of samples if one is of a library that wrote none."""
-
-    def counted(profile: Profile) -> bool:
-        return profile.types[-1:] == [ValueType("samples", "count")]
-
-    if all(map(counted, profiles)):
+    """The profiles, without the counts that not all of them have."""
+    if all(profile.types == profiles[0].types for profile in profiles):
         return list(profiles)
-    return [without_last(profile) if counted(profile) else profile for profile in profiles]
+    common = set.intersection(*(set(profile.types) for profile in profiles))
+    last = [value for value in profiles[0].types if is_extra(value) and value in common]
+    return [with_last(profile, last) for profile in profiles]
 
 
-def without_last(profile: Profile) -> Profile:
-    samples = [replace(sample, values=sample.values[:-1]) for sample in profile.samples]
-    return replace(profile, types=profile.types[:-1], samples=samples)
+def with_last(profile: Profile, last: list[ValueType]) -> Profile:
+    """The profile with these counts only, behind its other values."""
+    types = [*(value for value in profile.types if not is_extra(value)), *last]
+    places = [profile.types.index(value) for value in types]
+    samples = [replace(s, values=tuple(s.values[at] for at in places)) for s in profile.samples]
+    return replace(profile, types=types, samples=samples)
 
 
 def combine(parts: list[tuple[int, Profile]]) -> Profile:
