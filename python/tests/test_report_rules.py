@@ -13,8 +13,10 @@ from strata.report import (
     advice_objects,
     advice_stacks,
     advice_time,
+    contexts,
     cpu_time,
     lifetimes,
+    model,
     spans,
 )
 from strata.report.advice import Level
@@ -22,6 +24,7 @@ from strata.report.advice_hugepages import Fill
 from strata.report.advice_memory import Caches, Pinned, Resident
 from strata.report.document import Document
 from strata.report.page import Section, first_html, first_things
+from strata.report.profiles import build as build_profile
 
 MIB = 1 << 20
 
@@ -326,6 +329,27 @@ def test_hugepages() -> None:
     assert empty.level is Level.ACT
     assert empty.text.startswith("50 hugepages are empty, with 100 MiB still resident")
     assert advice_hugepages.hugepages(Fill(0, 0, None, 5, 10 * MIB), "", "7").level is Level.FINE
+
+
+@pytest.mark.parametrize(("freed", "leaks"), [(0, True), (3 << 30, False)])
+def test_a_leak_is_told_by_all_that_a_function_allocated(freed: int, leaks: bool) -> None:
+    """By one way everything stays, as it should; what came by another was freed."""
+    kept = 36 * MIB
+    rows = (("load", kept + (1 << 20), kept), ("handle", freed, 0))
+    heap = build_profile(
+        "heap",
+        0,
+        [
+            (("malloc", "get", caller, "main"), {"alloc_space": ever, "inuse_space": now}, {})
+            for caller, ever, now in rows
+        ],
+    )
+    recording = model.Recording(profiles={"heap": heap, "allocs": heap})
+    live, churn = contexts.live_section(recording), contexts.churn_section(recording)
+    assert live.advice is not None
+    assert churn.advice is not None
+    assert ("this is the leak" in live.advice.text) == leaks
+    assert ("growth, not churn" in churn.advice.text) == leaks
 
 
 def test_stacks() -> None:

@@ -106,9 +106,9 @@ def lifetime_section(recording: Recording) -> Section:
 
 def kept_share(profile: Profile, top: Top) -> float | None:
     """Of the bytes that a function ever allocated, the share that is alive; None if unknown."""
-    ours = profile.of_stacks([stack for stack, _ in top.stacks])
-    if not profile.has("alloc_space", "inuse_space") or ours.is_empty():
+    if not profile.has("alloc_space", "inuse_space"):
         return None
+    ours = profile.of_site(top.site)  # not top.stacks: what came by others may be freed
     ever, now = (
         float(ours[name].cast(pl.Float64).sum()) for name in ("alloc_space", "inuse_space")
     )

@@ -74,6 +74,10 @@ class Profile:
             for site in best
         ]
 
+    def of_site(self, site: str) -> pl.DataFrame:
+        """The rows of a function, by whatever way it was called."""
+        return self.of_stacks([stack for stack in self.stacks if call_site(stack) == site])
+
     def of_stacks(self, stacks: Sequence[Stack]) -> pl.DataFrame:
         """The rows of these call stacks."""
         wanted = set(stacks)
