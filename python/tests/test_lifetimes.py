@@ -28,6 +28,7 @@ STRATA = [sys.executable, "-m", "strata"]
 MS = 1_000_000
 COLUMNS = ("objects", "still_live", *QUANTILE_COLUMNS)
 NO_SPLIT = Split(0, 1)
+GONE = Mapping(0x400000, 0x500000, 0, "/nowhere/server", "ab" * 20)
 
 
 def lifetimes(stacks: dict[str, tuple[int, int, int]], build: str = "ab" * 20) -> Profile:
@@ -110,6 +111,22 @@ def test_profiles_that_count_and_that_do_not_are_named_in_one_line(tmp_path: Pat
         assert merge(tmp_path, *alike)[2] == []
     (warning,) = merge(tmp_path, old, new, new)[2]
     assert warning.startswith("1 of 3 profiles come from an older version")
+
+
+def test_profiles_that_nobody_can_name_are_counted(tmp_path: Path) -> None:
+    """Those of another machine that were not named there."""
+    named = lifetimes({"main;f": (10, MS, 0)})
+    places = {at for sample in named.samples for at in sample.stack}
+    bare = {at: replace(at, lines=(), mapping=GONE) for at in places}
+    nameless = replace(
+        named,
+        samples=[
+            replace(each, stack=tuple(map(bare.__getitem__, each.stack))) for each in named.samples
+        ],
+    )
+    assert merge(tmp_path, named)[2] == []
+    (warning,) = merge(tmp_path, nameless, named, nameless)[2]
+    assert warning.startswith("2 of 3 profiles have no function names")
 
 
 def test_the_same_context_adds_up_and_another_build_does_not(tmp_path: Path) -> None:

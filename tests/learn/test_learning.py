@@ -121,6 +121,8 @@ def test_a_process_knows_the_places_that_a_data_set_has(lab: Lab, tmp_path: Path
 
 
 def test_a_program_that_is_killed_has_written_before(lab: Lab, tmp_path: Path) -> None:
+    """And while it runs, when nobody has named the functions yet."""
+    expected = {"brief": 1, "a_while": 3, "forever": 8}
     learned = tmp_path / "learned"
     options = ("--learn", learned, "--learn-minutes", "0.02", "--set", "SAMPLE=4K")
     command = (*STRATA, "run", *options, "--", lab.build(PROGRAM), "stay")
@@ -133,10 +135,11 @@ def test_a_program_that_is_killed_has_written_before(lab: Lab, tmp_path: Path) -
             return any(path.stat().st_mtime_ns > ready_ns for path in learned.glob("*.pb.gz"))
 
         assert wait_until(written_since)
+        assert classes_by_function(data_set(lab, learned)) == expected
         (path,) = learned.glob("*.pb.gz")
         os.kill(int(path.name.removesuffix(".pb.gz").rpartition("-")[2]), signal.SIGKILL)
         assert process.wait(60) == 128 + signal.SIGKILL
-    assert classes_by_function(data_set(lab, learned)) == {"brief": 1, "a_while": 3, "forever": 8}
+    assert classes_by_function(data_set(lab, learned)) == expected
 
 
 def test_runs_of_redis_are_one_data_set(lab: Lab, tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 from distributed import Client
 
 from strata.errors import StrataError, why_refused
-from strata.learn.dataset import Read, read_one
+from strata.learn.dataset import read_one
+from strata.learn.rows import Read
 
 FILES_A_TASK = 32
 TIMEOUT = 10.0  # seconds

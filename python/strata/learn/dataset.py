@@ -15,14 +15,21 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from operator import add
 from pathlib import Path
-from typing import NamedTuple
 
 import polars as pl
 
 from strata.errors import StrataError
 from strata.files import check_output, check_there
 from strata.learn.classes import class_of
-from strata.learn.rows import CONTEXT, COUNTS, SCHEMA, SUMS, NotLifetimesError, rows_of_file
+from strata.learn.rows import (
+    CONTEXT,
+    COUNTS,
+    SCHEMA,
+    SUMS,
+    NotLifetimesError,
+    Read,
+    rows_of_file,
+)
 
 CONTEXTS_A_PART = 10_000
 MOST_NAMED = 20  # files that are left out
@@ -100,21 +107,9 @@ class Parts:
         return pl.scan_parquet(parts, glob=False, hive_partitioning=False)
 
 
-Rows = list[dict[str, object]]
-
-
-class Read(NamedTuple):
-    """The rows of a file, or why it has none."""
-
-    rows: Rows
-    complaint: str = ""
-    by_class: bool | None = None  # see rows_of_file
-
-
 def read_one(path: Path) -> Read:
     try:
-        rows, by_class = rows_of_file(path)
-        return Read(rows, by_class=by_class)
+        return rows_of_file(path)
     except NotLifetimesError as error:
         return Read([], f"{path}: {error}")
     except StrataError as error:
@@ -134,7 +129,7 @@ def merge(
     for source in sources:
         check_there(source)
     check_output(output)
-    read, complaints = 0, []
+    read, nameless, complaints = 0, 0, []
     kinds = {True: 0, False: 0}  # profiles by whether they count by class
     try:
         with tempfile.TemporaryDirectory(prefix=".strata-lifetimes-", dir=output.parent) as scratch:
@@ -148,10 +143,11 @@ def merge(
                 read += 1
                 if one.rows and one.by_class is not None:
                     kinds[one.by_class] += 1
+                    nameless += one.nameless
             parts.flush()
             if parts.count == 0:
                 raise StrataError(nothing_in(complaints))
-            say_what_is_odd(complaints, kinds, warn)
+            say_what_is_odd(complaints, kinds, nameless, warn)
             table, splits = finished(parts.scan(), split, Path(scratch), output)
     except (OSError, pl.exceptions.PolarsError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
@@ -160,12 +156,17 @@ def merge(
 
 
 def say_what_is_odd(
-    complaints: list[str], kinds: dict[bool, int], warn: Callable[[str], None]
+    complaints: list[str], kinds: dict[bool, int], nameless: int, warn: Callable[[str], None]
 ) -> None:
     for complaint in complaints[:MOST_NAMED]:
         warn(f"{complaint}; left out")
     if len(complaints) > MOST_NAMED:
         warn(f"{len(complaints) - MOST_NAMED:,} more files are left out")
+    if nameless:
+        warn(
+            f"{nameless:,} of {sum(kinds.values()):,} profiles have no function names, nor are "
+            "their files here: strata symbolize FILE -o FILE, on their machine"
+        )
     if all(kinds.values()):
         warn(
             f"{kinds[False]:,} of {sum(kinds.values()):,} profiles come from an older version, "

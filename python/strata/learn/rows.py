@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -16,6 +16,7 @@ from strata.learn.classes import NAMES
 from strata.learn.tokens import at_site
 from strata.pprof import Location, Profile, load, process_of
 from strata.report.lifetimes import COLUMNS, DIED, died_by_class
+from strata.symbolize import symbolize
 
 COUNTS = tuple(f"class_{at}" for at in range(1, len(NAMES) + 1))
 SUMS = (*COUNTS, "samples")  # what rows of one context add up
@@ -30,6 +31,18 @@ SCHEMA: dict[str, Any] = {
 }
 WITHOUT_STACK = "strata_"  # begins the names of what has no stack of its own
 TRACE_MAGIC = b"STB1"
+
+
+Rows = list[dict[str, object]]
+
+
+class Read(NamedTuple):
+    """The rows of a file, or why it has none."""
+
+    rows: Rows
+    complaint: str = ""
+    by_class: bool | None = None  # whether a profile counts by class; None: exact, a recording
+    nameless: bool = False
 
 
 class NotLifetimesError(StrataError):
@@ -98,14 +111,20 @@ def is_trace(path: Path) -> bool:
         return False
 
 
-def rows_of_file(path: Path) -> tuple[list[dict[str, object]], bool | None]:
-    """Of a profile or of a recording of all calls; whether the profile counts by class, None for a
-    recording, which is exact."""
+def is_nameless(profile: Profile) -> bool:
+    """Whether nobody has named the functions, as while a command with --learn runs."""
+    places = (place for sample in profile.samples for place in sample.stack)
+    return {bool(place.lines) for place in places if place.mapping is not None} == {False}
+
+
+def rows_of_file(path: Path) -> Read:
+    """Of a profile, named here if it is nameless, or of a recording of all calls."""
     if is_trace(path):
         from strata.learn.from_trace import rows_of_trace
 
-        return list(rows_of_trace(path)), None
+        return Read(list(rows_of_trace(path)))
     profile = load(path)
-    return list(rows_of(profile)), all(
-        each in (value.type for value in profile.types) for each in DIED
-    )
+    if is_nameless(profile):
+        profile = symbolize(profile)
+    by_class = all(each in (value.type for value in profile.types) for each in DIED)
+    return Read(list(rows_of(profile)), by_class=by_class, nameless=is_nameless(profile))
