@@ -13,7 +13,7 @@ import pytest
 from blackbox import Lab, Result
 from strata.errors import StrataError
 from strata.learn import evaluate, forecast, model_file
-from strata.simulate import core, generate, items, ladder, model
+from strata.simulate import command, core, generate, items, ladder, model
 from strata.simulate.core import Domain
 from strata.trace.command import find_tool
 from tracing import forked, record
@@ -255,6 +255,53 @@ BAD = {
     "ends.csv": ("time,id,size\n1,a,\n", "row 1: ends what is not there, id a"),
     "zero.parquet": ("PAR1", "neither a trace nor a table"),
 }
+
+
+BAD_COLUMNS = [
+    ({"start": [0], "end": [1], "size": [5.5]}, "row 1: a size that is no whole number"),
+    ({"time": [0, 1], "id": ["a", "b"], "size": [4.0, 0.5]}, "row 2: a size that is no whole num"),
+    (
+        {"start": [0, 1], "end": [2, 2], "size": [4.0, 4.0], "predicted": [None, -3.0]},
+        "row 2: a predicted time below 0",
+    ),
+    (
+        {"start": [0], "end": [1], "size": [4], "predicted": [float("nan")]},
+        "row 1: a predicted time that is no time",
+    ),
+]
+
+
+@pytest.mark.parametrize(("columns", "why"), BAD_COLUMNS)
+def test_a_number_that_makes_no_sense_names_its_row(
+    tmp_path: Path, columns: dict[str, list[Any]], why: str
+) -> None:
+    for ending in (".parquet", ".csv"):
+        path = tmp_path / f"t{ending}"
+        frame = pl.DataFrame(columns)
+        frame.write_parquet(path) if ending == ".parquet" else frame.write_csv(path)
+        with pytest.raises(StrataError) as refused:
+            items.read(path)
+        assert str(refused.value).startswith(f"{path}: {why}")
+
+
+def test_one_item_in_one_second_is_one(lab: Lab, tmp_path: Path) -> None:
+    done = simulate(lab, table(tmp_path / "t.csv", "start,end,size\n0,1,4\n"))
+    assert done.stdout.splitlines()[0] == f"{tmp_path / 't.csv'}: 1 item in 1 second"
+
+
+def test_the_program_is_missed_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(name: str) -> Path:
+        raise StrataError(f"{name} not found")
+
+    monkeypatch.setattr("strata.trace.command.find_tool", gone)
+    with pytest.raises(StrataError, match="strata-simulate not found"):
+        command.simulate_command(
+            made=command.Made.JOBS, save_to=tmp_path / "jobs.csv", base=None, ratio=None,
+            classes=None, noise=None, model=None, output=None,
+        )  # fmt: skip
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("name", BAD)

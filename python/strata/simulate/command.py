@@ -130,12 +130,14 @@ def table(domain: Domain, outcomes: tuple[Outcome, ...]) -> Table:
 
 
 def heading(simulation: Simulation) -> str:
+    from strata.report.page import plural
     from strata.simulate.page import unit_of
 
     seconds = max(outcome.parts[-1][0] for outcome in simulation.outcomes) / NS
     unit, name = unit_of(seconds)
-    count = simulation.items.frame.height
-    return f"{simulation.items.name}: {count:,} items in {seconds / unit:.4g} {name}"
+    took = f"{seconds / unit:.4g}"
+    lasted = f"{took} {name.removesuffix('s') if took == '1' else name}"
+    return f"{simulation.items.name}: {plural(simulation.items.frame.height, 'item')} in {lasted}"
 
 
 def gather(files: list[Path], made: Made | None, seed: int) -> list[Items]:
@@ -229,10 +231,11 @@ def simulate_command(
     for name, value in (("--base", base), ("--full", full)):
         if value is not None and math.isnan(value):
             raise StrataError(f"{name} {value}: expected a number")
-    from strata.simulate.core import Domain
+    from strata.simulate.core import PROGRAM, Domain
     from strata.simulate.ladder import Ladder
     from strata.simulate.page import write
     from strata.simulate.policies import LADDERS
+    from strata.trace.command import find_tool
 
     place = Domain(made.value if made is not None else domain.value)
     usual = LADDERS[place]
@@ -248,6 +251,7 @@ def simulate_command(
         loaded = model_file.load(model)
     spoiled = tuple(noise if noise is not None else [NOISE])
     plan = Plan(place, ladder, deadline, full, spoiled, seed, parts, loaded)
+    find_tool(PROGRAM)  # before the work
     out = console(soft_wrap=True)
     done = []
     for items in gather(files or [], made, seed):

@@ -72,8 +72,15 @@ def nanoseconds(column: str) -> pl.Expr:
     return (pl.col(column) * SECOND).round().cast(pl.Int64).alias(column)
 
 
-def check_rows(path: Path, table: pl.DataFrame) -> None:
+def refuse(path: Path, table: pl.DataFrame, wrong: dict[str, pl.Expr]) -> None:
     """Names the first row that makes no sense, counted from 1 without a header."""
+    for what, where in wrong.items():
+        rows = table.select(where.fill_null(False).arg_true().first()).item()
+        if rows is not None:
+            raise StrataError(f"{path}: row {rows + 1}: {what}")
+
+
+def check_rows(path: Path, table: pl.DataFrame) -> None:
     start, end, size = (pl.col(name) for name in NEEDED)
     good = start.is_finite() & (start.abs() <= MOST_SECONDS)
     wrong = {
@@ -83,10 +90,7 @@ def check_rows(path: Path, table: pl.DataFrame) -> None:
         "ends before it starts": end < start,
         "a size below 1": size < 1,
     }
-    for what, where in wrong.items():
-        rows = table.select(where.fill_null(False).arg_true().first()).item()
-        if rows is not None:
-            raise StrataError(f"{path}: row {rows + 1}: {what}")
+    refuse(path, table, wrong)
 
 
 def check_last_line(path: Path) -> None:
@@ -124,14 +128,24 @@ def with_types(path: Path, table: pl.DataFrame, names: tuple[str, ...]) -> pl.Da
         is_empty = table[name].null_count() == table.height
         if not (table[name].dtype.is_numeric() or is_empty):
             raise StrataError(f"{path}: column {name} holds something that is no number")
+    if table["size"].dtype.is_float():
+        size = pl.col("size")
+        refuse(path, table, {"a size that is no whole number": size != size.round()})
     kinds = {name: pl.Int64 if name == "size" else pl.Float64 for name in numbers}
     try:
-        return table.select(
+        table = table.select(
             *(pl.col(name).cast(kind) for name, kind in kinds.items()),
             *(pl.col(name).cast(pl.String) for name in texts),
         )
     except pl.exceptions.PolarsError as error:
         raise StrataError(f"{path}: a number is beyond what a column can hold") from error
+    predicted = pl.col("predicted")
+    wrong = {
+        "a predicted time that is no time": predicted.is_nan(),
+        "a predicted time below 0": predicted < 0,
+    }
+    refuse(path, table, wrong)
+    return table
 
 
 def from_table(path: Path) -> Items:
@@ -148,7 +162,7 @@ def from_table(path: Path) -> Items:
         check_rows(path, table)
     else:
         table = events.joined(path, table)
-    table = table.with_columns(pl.col("predicted").clip(0, MOST_SECONDS))
+    table = table.with_columns(pl.col("predicted").clip(upper_bound=MOST_SECONDS))
     table = table.with_columns(*(nanoseconds(name) for name in ("start", "end", "predicted")))
     if by_row:
         table = table.with_columns(first=pl.col("start"), last=pl.col("end"))

@@ -35,7 +35,10 @@ def find_tool(name: str) -> Path:
     for path in candidates:
         if path.is_file():
             return path
-    raise StrataError(f"{name} not found: build it with `make lib`")
+    raise StrataError(
+        f"{name} not found: build it with `make lib`, or name the libstrata.so beside it by "
+        "STRATA_LIB"
+    )
 
 
 def is_trace(path: Path) -> bool:
