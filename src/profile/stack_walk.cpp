@@ -15,6 +15,7 @@
 #include "profile/python/python_frames.h"
 #include "profile/scratch_array.h"
 #include "profile/script_frames.h"
+#include "profile/unwind/any_code.h"
 #include "profile/unwind/frame_walker.h"
 #include "profile/unwind/loaded_code.h"
 #include "profile/unwind/loaded_files.h"
@@ -83,15 +84,18 @@ bool NeedsLoadedCode(WalkEnd end) {
 }
 
 // Goes on where the tables end, if the dynamic linker knows the code there; false: it does not.
-STRATA_NOINLINE bool WalkLoadedCode(WalkPosition& walk, StackReader& stack, uintptr_t* out,
-                                    size_t max, uintptr_t* places) {
+// `index`: the pinned one, or null.
+STRATA_NOINLINE bool WalkLoadedCode(const UnwindIndex* index, WalkPosition& walk,
+                                    StackReader& stack, uintptr_t* out, size_t max,
+                                    uintptr_t* places) {
   bool known = false;
   OnSideStack([&] {
-    FrameIndex index;
-    known = FindFrameIndex(walk.lookup, &index);
-    if (!known) return;
-    FindInheritedConfinement();  // else a walk stays on the page that it begins on
-    WalkFrames(LoadedCode(), walk, SelfRange(), stack, out, max, places);
+    FrameIndex loaded;
+    known = FindFrameIndex(walk.lookup, &loaded);
+    if (known) FindInheritedConfinement();  // else a walk stays on the page that it begins on
+    const AnyCode rules(index);
+    const WalkEnd end = WalkFrames(rules, walk, SelfRange(), stack, out, max, places);
+    if (end == WalkEnd::kUnknownCode || rules.met_new_file()) NoteUnknownCode();
   });
   return known;
 }
@@ -123,10 +127,8 @@ STRATA_READS_STACK size_t WalkFrom(const WalkStart& start, uintptr_t caller, uin
     const UnwindTables::Pin pin(g_tables);
     if (STRATA_LIKELY(pin.index() != nullptr))
       end = WalkFrames(*pin.index(), walk, SelfRange(), stack, out, max, places);
-  }
-  if (STRATA_UNLIKELY(NeedsLoadedCode(end))) {
-    if (end == WalkEnd::kUnknownCode) NoteUnknownCode();
-    known = WalkLoadedCode(walk, stack, out, max, places);
+    if (STRATA_UNLIKELY(NeedsLoadedCode(end)))
+      known = WalkLoadedCode(pin.index(), walk, stack, out, max, places);
   }
   size_t count = walk.count;
   if (STRATA_UNLIKELY(count <= (start.returns ? 1 : 0))) {
@@ -174,13 +176,8 @@ STRATA_NOINLINE STRATA_READS_STACK bool InSignalHandler() {
     uintptr_t frames[kDeepest];
     FindInheritedConfinement();
     StackReader stack(KnownPages(), here.sp);
-    WalkEnd end = WalkEnd::kUnknownCode;
-    {
-      const UnwindTables::Pin pin(g_tables);
-      if (pin.index() != nullptr)
-        end = WalkFrames(*pin.index(), walk, SelfRange(), stack, frames, kDeepest);
-    }
-    if (NeedsLoadedCode(end)) WalkFrames(LoadedCode(), walk, SelfRange(), stack, frames, kDeepest);
+    const UnwindTables::Pin pin(g_tables);
+    WalkFrames(AnyCode(pin.index()), walk, SelfRange(), stack, frames, kDeepest);
   });
   return walk.left_handler;
 }

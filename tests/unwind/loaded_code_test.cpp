@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 
 #include "eh_frame_bytes.h"
+#include "os/confinement.h"
 #include "os/libc_symbol.h"
 #include "profile/stack_walk.h"
+#include "profile/unwind/unwind_index.h"
 #include "profile/unwind/walk_step.h"
 
 namespace strata::test {
@@ -143,6 +145,29 @@ TEST(StackWalk, KeepsAReturnAddressInCodeThatNobodyKnows) {
   walk.count = WalkStack(walk.frames, Walk::kMost, walk.places, &start);
   ASSERT_EQ(walk.count, 1u);
   EXPECT_EQ(walk.frames[0], start.at.pc);
+}
+
+// The stack leads through this program and libc: neither's table waits for the other's.
+TEST(StackWalk, MeetsEachFileOnItsWay) {
+  if (!CanFindLoadedCode()) GTEST_SKIP() << "all files have tables from the first on";
+  FindInheritedConfinement();  // else a walk stays on the page that it begins on
+  ASSERT_TRUE(RefreshUnwindTables(TablesFor::kCodeMet));
+  Walk walk;
+  const auto walks = [&walk](uint32_t n) {
+    for (uint32_t i = 0; i < n; ++i) walk.count = WalkStack(walk.frames, Walk::kMost);
+  };
+  walks(UnwindIndex::kMeetings - 1);
+  EXPECT_FALSE(UnwindTablesStale());
+  walks(1);
+  EXPECT_TRUE(UnwindTablesStale());
+  ASSERT_TRUE(RefreshUnwindTables(TablesFor::kCodeMet));
+  const uint32_t published = UnwindTablesPublished();
+  const size_t depth = walk.count;
+  walks(UnwindIndex::kMeetings);
+  EXPECT_EQ(walk.count, depth);
+  EXPECT_FALSE(UnwindTablesStale());
+  ASSERT_TRUE(RefreshUnwindTables(TablesFor::kCodeMet));
+  EXPECT_EQ(UnwindTablesPublished(), published);
 }
 
 TEST(LibcSymbol, FindsWhatItExportsAndNothingElse) {

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "fake_process.h"
+#include "profile/unwind/any_code.h"
 
 namespace strata::test {
 namespace {
@@ -229,6 +230,7 @@ TEST_F(UnwindIndexTest, CodeThatWalksMeetGetsATable) {
       EXPECT_TRUE(found.table_missing);
       EXPECT_FALSE(found.in_module);
       EXPECT_EQ(found.rule, UnwindRule());
+      EXPECT_EQ(AnyCode(pin.index()).Find(pc).rule, UnwindRule());  // no linker knows it
     }
   };
   process_.Open(kBase, 20, 32, 7);
@@ -258,11 +260,50 @@ TEST_F(UnwindIndexTest, CodeThatWalksMeetGetsATable) {
   ExpectAccounted();
 }
 
+// Files call each other back and forth; each counts the walk, and counts it once.
+TEST_F(UnwindIndexTest, AWalkMeetsEachOfItsFilesOnce) {
+  process_.Open(kBase, 20, 32, 7);
+  process_.Open(kOther, 30, 48, 8);
+  ASSERT_TRUE(Refresh(TablesFor::kCodeMet));
+  const auto walk = [this] {
+    const UnwindTables::Pin pin(tables_);
+    const AnyCode rules(pin.index());
+    for (uintptr_t i = 0; i < 20; ++i) {
+      rules.Find(kCodeAt + i * 64 + 6);
+      rules.Find(kOther + kImageCode + i * 64 + 6);
+    }
+    EXPECT_FALSE(rules.met_new_file());
+  };
+  for (uint32_t i = 1; i < UnwindIndex::kMeetings; ++i) walk();
+  EXPECT_FALSE(tables_.wants_table());
+  walk();
+  EXPECT_TRUE(tables_.wants_table());
+  ASSERT_TRUE(Refresh(TablesFor::kCodeMet));
+  EXPECT_EQ(Find(kCodeAt + 70).rule, Rsp(32));
+  EXPECT_EQ(Find(kOther + kImageCode + 70).rule, Rsp(48));
+}
+
+TEST_F(UnwindIndexTest, AFileLoadedSinceIsNew) {
+  process_.Open(kBase, 20, 32, 7);
+  ASSERT_TRUE(Refresh());
+  const UnwindTables::Pin pin(tables_);
+  const AnyCode rules(pin.index());
+  EXPECT_EQ(rules.Find(kCodeAt + 70).rule, Rsp(32));
+  EXPECT_EQ(rules.Find(1).rule, UnwindRule());
+  EXPECT_FALSE(rules.met_new_file());
+  const auto here = reinterpret_cast<uintptr_t>(&FindFrameIndex);
+  EXPECT_EQ(rules.Find(here).rule, LoadedCode().Find(here).rule);
+  EXPECT_EQ(rules.met_new_file(), CanFindLoadedCode());
+}
+
 TEST_F(UnwindIndexTest, AnotherFileWithoutATableIsMetAnew) {
   process_.Open(kBase, 20, 32, 7);
   ASSERT_TRUE(Refresh(TablesFor::kCodeMet));
-  for (uint32_t i = 0; i < UnwindIndex::kMeetings; ++i)
-    EXPECT_TRUE(UnwindTables::Pin(tables_).index()->Find(kCodeAt + 70).table_missing);
+  for (uint32_t i = 0; i < UnwindIndex::kMeetings; ++i) {
+    const UnwindTables::Pin pin(tables_);
+    EXPECT_FALSE(AnyCode(pin.index()).Find(kCodeAt + 70).in_module);
+  }
+  EXPECT_TRUE(tables_.wants_table());
   process_.Close(kBase);
   process_.Open(kBase, 20, 96, 9);
   ASSERT_TRUE(Refresh(TablesFor::kCodeMet));

@@ -1,8 +1,8 @@
 // Walking frames. See frame_walker.h.
 #include "profile/unwind/frame_walker.h"
 
+#include "profile/unwind/any_code.h"
 #include "profile/unwind/leave_frame.h"
-#include "profile/unwind/loaded_code.h"
 
 namespace strata {
 namespace {
@@ -55,7 +55,7 @@ STRATA_READS_STACK WalkEnd WalkFrames(const Rules& rules, WalkPosition& walk, Co
 
 template WalkEnd WalkFrames(const UnwindIndex&, WalkPosition&, CodeRange, StackReader&, uintptr_t*,
                             size_t, uintptr_t*);
-template WalkEnd WalkFrames(const LoadedCode&, WalkPosition&, CodeRange, StackReader&, uintptr_t*,
+template WalkEnd WalkFrames(const AnyCode&, WalkPosition&, CodeRange, StackReader&, uintptr_t*,
                             size_t, uintptr_t*);
 
 STRATA_READS_STACK size_t WalkFramePointers(FrameRegisters at, CodeRange self, StackReader& stack,

@@ -23,7 +23,7 @@ enum class WalkEnd : uint8_t {
 };
 
 // Return addresses from `walk` outwards, without those in `self` as long as they come first, by the
-// rules of an UnwindIndex or of LoadedCode. Where it ends in code that these don't know, another
+// rules of an UnwindIndex or of AnyCode. Where it ends in code that these don't know, another
 // walk can go on with others. `places`, if not null: where on the stack each lies, 0 for one that
 // the kernel put elsewhere.
 template <class Rules>

@@ -11,17 +11,18 @@
 
 namespace strata {
 
-FoundRule UnwindIndex::FindSlow(uintptr_t pc) const {
-  if (pc >= kAddressEnd) return {};
+CodeModule* UnwindIndex::ModuleAt(uintptr_t pc) const {
   CodeModule* m = std::upper_bound(
       modules_, modules_ + count_, pc,
       [](uintptr_t address, const CodeModule& module) { return address < module.begin; });
-  if (m == modules_ || pc >= m[-1].end) return {};
-  --m;
-  if (!m->read) {
-    NoteMeeting(*m);
-    return {UnwindRule(), false, true};
-  }
+  return m == modules_ || pc >= m[-1].end ? nullptr : m - 1;
+}
+
+FoundRule UnwindIndex::FindSlow(uintptr_t pc) const {
+  if (pc >= kAddressEnd) return {};
+  const CodeModule* m = ModuleAt(pc);
+  if (m == nullptr) return {};
+  if (!m->read) return {UnwindRule(), false, true};
   const UnwindRule rule = m->table != nullptr ? m->table->Find(pc - m->begin) : UnwindRule();
   const size_t slot = SlotOf(pc);
   const uint32_t page = 1u << slot / kWordsPerPage;

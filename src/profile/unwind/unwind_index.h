@@ -60,6 +60,10 @@ class UnwindIndex {
       return {UnwindRule::FromBits(static_cast<uint32_t>(word) & kRuleMask), true};
     return FindSlow(pc);
   }
+  // The stretch that holds `pc`, or null.
+  CodeModule* ModuleAt(uintptr_t pc) const;
+  // A walk met its code, and found no table.
+  void NoteMeeting(CodeModule& module) const;
 
   const CodeModule& module(size_t i) const { return modules_[i]; }
 
@@ -81,7 +85,6 @@ class UnwindIndex {
     return (pc + (spread >> (64 - kCacheBits))) & ((size_t{1} << kCacheBits) - 1);
   }
   FoundRule FindSlow(uintptr_t pc) const;
-  void NoteMeeting(CodeModule& module) const;
   size_t CacheBytesUsed() const {
     return static_cast<size_t>(std::popcount(cache_pages_.load(std::memory_order_relaxed))) *
            kNativePageSize;
