@@ -6,8 +6,9 @@
 # the middle of a window: that costs another. Constants lie beside what the loader looks names up in,
 # but for most strings and for what is rarely used: that stays with the unwind tables, of which most
 # programs have nothing in memory. Relocations begin the last window there, as no fork reads them.
-# They and the code behind them run once: malloc/start_code.cpp lets go of both, so nothing between
-# strata_once_begin and strata_once_end may ever be written. Large variables lie behind all others
+# They are read once, and the code behind them is run by every heap within its first hugepages, some
+# of it again as more come: malloc/start_code.cpp lets go of both once the heap grows, so nothing
+# between strata_once_begin and strata_once_end may ever be written. Large variables lie behind all others
 # (STRATA_LARGE), first the one whose beginning is in use. GNU ld and lld take the script in addition
 # to their own; lld makes one segment of all code.
 set(STRATA_READ_AT_START /base/own_variables /deep_bind /libc_symbol /malloc/library_thread

@@ -1,4 +1,4 @@
-// Letting go of what only the start needs. See start_code.h.
+// Letting go of what the start has run. See start_code.h.
 #include "malloc/start_code.h"
 
 #include <sys/mman.h>
@@ -11,8 +11,8 @@
 #include "os/confinement.h"
 #include "os/page_bytes.h"
 
-// Of cmake/StrataOrder.cmake: between them lies nothing that is ever written. Null in a program
-// that is linked with the archive.
+// Of cmake/StrataOrder.cmake: between them lies nothing that the library ever writes. Null in a
+// program that is linked with the archive.
 extern "C" {
 extern const char strata_once_begin[] __attribute__((weak, visibility("hidden")));
 extern const char strata_once_end[] __attribute__((weak, visibility("hidden")));

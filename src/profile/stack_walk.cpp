@@ -54,6 +54,12 @@ constinit std::atomic<uint32_t> g_unknown{0};
 constinit std::atomic<uint32_t> g_unknown_until_stale{1};
 constexpr uint32_t kMostUnknown = 1 << 16;
 
+// How often the tables count as fresh after a refresh that failed, and how often is left: twice as
+// often after each failure, as each reads all maps and may copy much before it finds no memory.
+constinit std::atomic<uint32_t> g_pause{0};
+constinit std::atomic<uint32_t> g_pause_left{0};
+constexpr uint32_t kLongestPause = 256;  // some minutes of the background thread
+
 constinit LoadedFiles g_files;
 // Files changed, and no refresh has worked since; the background thread's.
 constinit bool g_files_changed = false;
@@ -75,9 +81,28 @@ void NoteUnknownCode() {
     g_unknown.fetch_add(1, std::memory_order_relaxed);
 }
 
-}  // namespace
+// A refresh has failed lately; each call is one nearer to the next try.
+bool Pauses() {
+  uint32_t left = g_pause_left.load(std::memory_order_relaxed);
+  while (left != 0 &&
+         !g_pause_left.compare_exchange_weak(left, left - 1, std::memory_order_relaxed)) {
+  }
+  return left != 0;
+}
 
-namespace {
+// Threads that fail at once may lose one doubling.
+void NoteRefresh(bool ok) {
+  const uint32_t pause = g_pause.load(std::memory_order_relaxed);
+  const uint32_t next = ok ? 0 : std::clamp(pause * 2, 1u, kLongestPause);
+  g_pause.store(next, std::memory_order_relaxed);
+  g_pause_left.store(next, std::memory_order_relaxed);
+}
+
+bool Stale() {
+  return !g_tables.prepared() || g_tables.wants_table() ||
+         g_unknown.load(std::memory_order_relaxed) >=
+             g_unknown_until_stale.load(std::memory_order_relaxed);
+}
 
 bool NeedsLoadedCode(WalkEnd end) {
   return end == WalkEnd::kUnknownCode || end == WalkEnd::kNoTable;
@@ -182,11 +207,7 @@ STRATA_NOINLINE STRATA_READS_STACK bool InSignalHandler() {
   return walk.left_handler;
 }
 
-bool UnwindTablesStale() {
-  return !g_tables.prepared() || g_tables.wants_table() ||
-         g_unknown.load(std::memory_order_relaxed) >=
-             g_unknown_until_stale.load(std::memory_order_relaxed);
-}
+bool UnwindTablesStale() { return Stale() && !Pauses(); }
 
 bool RefreshUnwindTables(TablesFor which) {
   const ErrnoKeeper keep_errno;
@@ -196,7 +217,9 @@ bool RefreshUnwindTables(TablesFor which) {
     return ReadOwnMaps(maps) && maps.size() != 0;
   };
   if (!CanFindLoadedCode()) which = TablesFor::kAllCode;  // no walk can do without
-  if (!g_tables.Refresh(read_maps, memory, which)) return false;
+  const bool ok = g_tables.Refresh(read_maps, memory, which);
+  NoteRefresh(ok);
+  if (!ok) return false;
   const uint32_t until = g_unknown_until_stale.load(std::memory_order_relaxed);
   const bool in_vain =
       g_tables.published() == published && g_unknown.load(std::memory_order_relaxed) != 0;
@@ -210,7 +233,7 @@ bool RefreshesUnwindTables() { return g_tables.Refreshes(); }
 
 void KeepUnwindTables() {
   g_files_changed |= g_files.Changed();
-  if ((g_files_changed || UnwindTablesStale()) && RefreshUnwindTables()) g_files_changed = false;
+  if ((g_files_changed || Stale()) && !Pauses() && RefreshUnwindTables()) g_files_changed = false;
 }
 
 uint32_t UnwindTablesPublished() { return g_tables.published(); }

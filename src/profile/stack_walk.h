@@ -42,7 +42,8 @@ const ScriptFrames& TheScriptFrames();
 bool InSignalHandler();
 
 // Whether a walk met code in no file known (dlopen) or walks met a file often that has no table, or
-// nothing was ever prepared.
+// nothing was ever prepared. After a refresh that failed, not the next time that one asks; after
+// another, not the next two times, and so on.
 bool UnwindTablesStale();
 
 // Makes the tables fit what is mapped now. Off the path: for the background thread, or a thread

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <ucontext.h>
@@ -208,7 +209,7 @@ static int WalkFromJit(void) {
   uintptr_t frames[kMaxFrames];
   return (int)probe_walk(frames, kMaxFrames);
 }
-static void JitCase(void) {
+static int (*MakeJit(void))(int (*)(void)) {
 #ifdef __aarch64__
   // stp x29, x30, [sp, #-16]!; blr x0; ldp x29, x30, [sp], #16; ret
   static const unsigned kCode[] = {0xa9bf7bfd, 0xd63f0000, 0xa8c17bfd, 0xd65f03c0};
@@ -222,11 +223,15 @@ static void JitCase(void) {
   memcpy(code, kCode, sizeof kCode);
   __builtin___clear_cache((char*)code, (char*)code + sizeof kCode);
   REQUIRE(mprotect(code, 4096, PROT_READ | PROT_EXEC) == 0);
+  return (int (*)(int (*)(void)))(uintptr_t)code;
+}
+static void JitCase(void) {
+  int (*const jit)(int (*)(void)) = MakeJit();
   REQUIRE(!probe_stale());
   int walks = 0;
   int refreshes = 0;
   for (; walks < 1000; ++walks) {
-    REQUIRE(((int (*)(int (*)(void)))(uintptr_t)code)(WalkFromJit) == 2);
+    REQUIRE(jit(WalkFromJit) == 2);
     if (!probe_stale()) continue;
     REQUIRE(probe_refresh());
     ++refreshes;
@@ -244,6 +249,42 @@ static void UnpreparedCase(void) {
   REQUIRE(probe_walk(frames, 0) == 0);
 }
 
+// A refresh that fails is tried again, but less and less often; once one works, all is forgotten.
+static int StaleAfter(int asks) {
+  for (int i = 0; i < asks; ++i) REQUIRE(!probe_stale());
+  return probe_stale();
+}
+static void LimitMemory(rlim_t most) {
+  struct rlimit room;
+  REQUIRE(getrlimit(RLIMIT_AS, &room) == 0);
+  room.rlim_cur = most;
+  REQUIRE(setrlimit(RLIMIT_AS, &room) == 0);
+}
+static void RefusedCase(void) {
+  enum { kLongest = 256 };
+  int (*const jit)(int (*)(void)) = MakeJit();
+  probe_start();
+  REQUIRE(probe_stale() && probe_stale());
+  LimitMemory(4096);
+  for (int pause = 1; pause <= kLongest; pause *= 2) {
+    REQUIRE(!probe_refresh());
+    REQUIRE(StaleAfter(pause));
+    REQUIRE(probe_stale());
+  }
+  REQUIRE(!probe_refresh());
+  REQUIRE(StaleAfter(kLongest));
+  REQUIRE(!probe_refresh());
+  for (int i = 0; i < kLongest; ++i) probe_round();  // waits as well
+  REQUIRE(probe_stale());
+  LimitMemory(RLIM_INFINITY);
+  probe_round();
+  REQUIRE(!probe_stale() && probe_bytes() != 0);
+  LimitMemory(4096);
+  REQUIRE(!probe_refresh());
+  REQUIRE(jit(WalkFromJit) >= 2);
+  REQUIRE(StaleAfter(1));
+}
+
 static const struct {
   const char* name;
   void (*run)(void);
@@ -255,6 +296,10 @@ int main(int argc, char** argv) {
   REQUIRE(argc == 2);
   if (strcmp(argv[1], "unprepared") == 0) {
     UnpreparedCase();
+    return 0;
+  }
+  if (strcmp(argv[1], "refused") == 0) {
+    RefusedCase();
     return 0;
   }
   PrepareCompare();

@@ -108,10 +108,12 @@ def test_rust(lab: Lab, probe: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "case", ["unprepared", "signal", "altstack", "fault", "timer", "fiber", "fork", "jit"]
+    "case",
+    ["unprepared", "refused", "signal", "altstack", "fault", "timer", "fiber", "fork", "jit"],
 )
 def test_contexts(lab: Lab, probe: Path, case: str) -> None:
-    """Signal handlers, fibers, forked children, code without tables, no tables at all."""
+    """Signal handlers, fibers, forked children, code without tables, no tables at all,
+    and no memory for any."""
     program = lab.build(HERE / "contexts.c", "-O2", "-fomit-frame-pointer", *link_to(probe))
     lab.run(program, case, preload=False).silent()
 
