@@ -238,7 +238,7 @@ void Collapser<Kernel>::LookForMore(Tiers& t, Search& s) {
     for (const PlacementGroup group : kPlacementGroups) {
       t.filler.Look({state, group}, round_, steps, [&](HugeTracker& c) {
         if (IsDue(c, s))
-          s.next.Offer({c.page(), c.changed(), static_cast<uint32_t>(MissingFrom(c))});
+          s.next.Offer({c.page(), c.filled(), static_cast<uint32_t>(MissingFrom(c))});
       });
     }
   }

@@ -44,11 +44,12 @@ class HugeFiller {
     return n;
   }
 
-  // Once a second. For how many whole ticks a hugepage has been as empty as it is.
+  // Once a second. For how many whole ticks a hugepage has got no fuller. That it got emptier
+  // makes it no younger: where blocks go all the time, it would never be old.
   void EndTick() { ++tick_; }
-  uint32_t StoodFor(const HugeTracker& t) const { return tick_ - t.changed(); }
+  uint32_t StoodFor(const HugeTracker& t) const { return tick_ - t.filled(); }
   // The program will touch what was given back inside its runs.
-  void NoteTouched(HugeTracker* t) { t->NoteChanged(tick_); }
+  void NoteTouched(HugeTracker* t) { t->NoteFilled(tick_); }
 
   // A run in a hugepage of its group that is here already; empty when none fits. Out of line, like
   // the two below: who goes on to a fresh hugepage is deep in a stack that may be small, and should
@@ -80,7 +81,7 @@ class HugeFiller {
   // Adds a hugepage of which a large run holds the first `head` pages.
   void ContributeTail(HugeTracker* t, Pages head) {
     t->TakeAt(0, head.raw());
-    t->NoteChanged(tick_);
+    t->NoteFilled(tick_);
     t->group = GroupOf({}, groups_);
     t->donated = true;
     t->donated_head = static_cast<uint16_t>(head.raw());
@@ -93,7 +94,7 @@ class HugeFiller {
   // Adds a hugepage that holds runs already.
   void Adopt(HugeTracker* t) {
     ++hugepages_;
-    t->NoteChanged(tick_);
+    t->NoteFilled(tick_);
     AddTotals(*t);
     lists_.Add(t);
   }
@@ -131,7 +132,6 @@ class HugeFiller {
       t->donated_head = 0;
     }
     t->Give(at, r.length.raw());
-    t->NoteChanged(tick_);
     AddTotals(*t);
     return t->detached ? Left::kSome : Settle(t);
   }
@@ -142,7 +142,7 @@ class HugeFiller {
     DropTotals(*t);
     const bool grown = t->TryGrow(at, r.length.raw(), new_length.raw());
     if (grown && at == 0 && t->donated_head != 0) SetHead(t, new_length);
-    if (grown) t->NoteChanged(tick_);
+    if (grown) t->NoteFilled(tick_);
     AddTotals(*t);
     lists_.Update(t);
     return grown;
@@ -152,7 +152,6 @@ class HugeFiller {
     const size_t at = t->OffsetIn(r.first);
     DropTotals(*t);
     t->Shrink(at, r.length.raw(), new_length.raw());
-    t->NoteChanged(tick_);
     if (at == 0 && t->donated_head != 0) SetHead(t, new_length);
     AddTotals(*t);
     if (!t->detached) lists_.Update(t);
@@ -295,7 +294,7 @@ class HugeFiller {
 
   PageRun TakePages(HugeTracker* t, const PageRequest& r) const {
     const HugeTracker::Taken taken = t->Take(r.length.raw(), r.align.raw());
-    t->NoteChanged(tick_);
+    t->NoteFilled(tick_);
     t->donated = false;
     return {{t->PageAt(taken.at), r.length}, taken.zeroed};
   }

@@ -126,9 +126,9 @@ class HugeTracker : public ListNode<HugeTracker> {
   }
   size_t IdleAt(uint32_t survey) const { return survey_ == survey ? idle_ : 0; }
 
-  // The tick in which runs were last taken from it or given to it, or memory in them was.
-  void NoteChanged(uint32_t tick) { changed_ = tick; }
-  uint32_t changed() const { return changed_; }
+  // The tick in which runs were last taken from it, or memory in them was touched again.
+  void NoteFilled(uint32_t tick) { filled_ = tick; }
+  uint32_t filled() const { return filled_; }
 
   // Of the native pages in use, those that the kernel has memory for; one byte for each of all.
   size_t TouchedInUse(const unsigned char* resident) const {
@@ -302,7 +302,7 @@ class HugeTracker : public ListNode<HugeTracker> {
   uint16_t untouched_count_ = kPagesPerHugePage;
   uint16_t idle_ = 0;
   uint32_t survey_ = 0;
-  uint32_t changed_ = 0;
+  uint32_t filled_ = 0;
   PageBitmap<kPagesPerHugePage> free_;
   PageBitmap<kPagesPerHugePage> released_;  // of the free pages
   PageBitmap<kPagesPerHugePage> touched_;   // may hold something other than zero

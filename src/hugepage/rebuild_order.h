@@ -1,8 +1,8 @@
 // Which broken hugepages are rebuilt first: the hottest, and of equally hot ones those that lack
 // least. No kernel tells an unprivileged process what it accesses (PAGEMAP_SCAN knows what is
 // there, not what was read), and sampling accesses costs the program, so heat is what the heap sees
-// anyway: when runs were last taken from a hugepage or given to it, or memory inside them was taken
-// again. Pure; the collapser fills it.
+// anyway: when runs were last taken from a hugepage, or memory inside them was. Pure; the collapser
+// fills it.
 #pragma once
 
 #include <algorithm>
@@ -15,12 +15,12 @@ namespace strata {
 
 struct RebuildCandidate {
   HugePageId page;
-  uint32_t changed;  // the tick in which the program last changed something in it
+  uint32_t filled;   // the tick in which it last got fuller
   uint32_t missing;  // native pages
 };
 
 constexpr bool RebuildsBefore(const RebuildCandidate& a, const RebuildCandidate& b) {
-  return a.changed != b.changed ? a.changed > b.changed : a.missing < b.missing;
+  return a.filled != b.filled ? a.filled > b.filled : a.missing < b.missing;
 }
 
 // The first of all that were offered, and no more than there is room for.

@@ -25,13 +25,18 @@ TEST(BreakPolicy, AsksForLessAtRest) {
   EXPECT_FALSE(IsWorthBreaking({true, 15, Program::kRests, kYears}));
 }
 
-TEST(BreakPolicy, LeavesOneThatChangedAMomentAgo) {
-  EXPECT_FALSE(IsWorthBreaking({true, 512, Program::kWorks, 4}));
-  EXPECT_TRUE(IsWorthBreaking({true, 512, Program::kWorks, 5}));
-  EXPECT_FALSE(IsWorthBreaking({true, 512, Program::kRests, 0}));
-  EXPECT_TRUE(IsWorthBreaking({true, 512, Program::kRests, 1}));
-  EXPECT_FALSE(IsWorthBreaking({false, 512, Program::kWorks, 4})) << "being refilled";
-  EXPECT_TRUE(IsWorthBreaking({false, 512, Program::kWorks, 5}));
+TEST(BreakPolicy, AsksForMoreOfOneThatWasRefilledAMomentAgo) {
+  EXPECT_FALSE(IsWorthBreaking({true, 255, Program::kWorks, 4}));
+  EXPECT_FALSE(IsWorthBreaking({true, 255, Program::kWorks, 1}));
+  EXPECT_TRUE(IsWorthBreaking({true, 256, Program::kWorks, 1}));
+  EXPECT_FALSE(IsWorthBreaking({true, 383, Program::kWorks, 0}));
+  EXPECT_TRUE(IsWorthBreaking({true, 384, Program::kWorks, 0}));
+  EXPECT_FALSE(IsWorthBreaking({true, 255, Program::kRests, 0}));
+  EXPECT_TRUE(IsWorthBreaking({true, 256, Program::kRests, 0}));
+  EXPECT_FALSE(IsWorthBreaking({false, 31, Program::kWorks, 4}));
+  EXPECT_TRUE(IsWorthBreaking({false, 32, Program::kWorks, 1}));
+  EXPECT_FALSE(IsWorthBreaking({false, 47, Program::kWorks, 0}));
+  EXPECT_TRUE(IsWorthBreaking({false, 48, Program::kWorks, 0}));
 }
 
 TEST(BreakPolicy, TakesAllOfABrokenOneAndAllWhenMemoryIsShort) {

@@ -102,6 +102,34 @@ TEST_F(KeepsTest, BreaksNoneThatWasRefilledAMomentAgo) {
   EXPECT_EQ(Release(parts, Program::kWorks), 200 * kNativePageSize);
 }
 
+TEST_F(KeepsTest, BreaksNoneThatIsRefilledEverySecond) {
+  for (int s = 0; s < 10; ++s) {
+    heap.Give(runs[20 * kPagesPerHugePage]);
+    heap.Take({Pages(1)});
+    auto parts = Survey(20, 204);  // 40 %
+    EXPECT_EQ(Release(parts, Program::kWorks), 0u);
+    Second(Program::kWorks);
+  }
+  EXPECT_TRUE(kernel.whole(HugePageId(20)));
+}
+
+// After a burst a program goes on freeing. For 30 seconds its memory still is in demand.
+TEST_F(KeepsTest, BreaksOneThatIsNearlyEmptyThoughItChangesEverySecond) {
+  const auto give = [&](size_t hugepage, size_t at) {
+    heap.Give(runs[hugepage * kPagesPerHugePage + at]);
+  };
+  for (size_t h = 4; h < kHugePages; ++h) {
+    for (size_t i = 0; i < 200; ++i) give(h, i);
+  }
+  for (size_t s = 0; s < 40; ++s) {
+    for (size_t h = 4; h < kHugePages; ++h) give(h, 200 + s);
+    Second(Program::kWorks);
+  }
+  size_t whole = 0;
+  for (size_t h = 4; h < kHugePages; ++h) whole += kernel.whole(HugePageId(h));
+  EXPECT_LT(whole, 12u) << "all but the headroom go";
+}
+
 TEST_F(KeepsTest, ForgetsWhatAnEarlierSurveyFound) {
   Survey(20, 130);
   auto parts = Survey(21, 130);

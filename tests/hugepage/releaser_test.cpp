@@ -99,20 +99,20 @@ TEST_F(ReleaserTest, LeavesWhatIsNotWorthBreaking) {
   EXPECT_EQ(Release(1, kKeepNone, Program::kRests), kBreakWorking / kNativePerPage - 1);
 }
 
-// What changed a moment ago is wanted, or will soon be empty; and it keeps nobody else whole.
-TEST_F(ReleaserTest, OneThatJustChangedIsPassedOver) {
+// What was refilled a moment ago is wanted; and it keeps nobody else whole.
+TEST_F(ReleaserTest, OneThatWasJustRefilledIsPassedOver) {
   LockHolder hold(t.lock);
-  const HugeTracker* stood = AddToFiller(100);
+  const HugeTracker* stood = AddToFiller(150);
   Stand(kStoodWorking - 1);
   EXPECT_EQ(Release(1, kKeepNone, Program::kWorks), 0u) << "a second is missing";
   Stand(1);
-  const HugeTracker* fresh = AddToFiller(10);  // it would be the first to go
-  EXPECT_EQ(Release(1, kKeepNone, Program::kWorks), 156u);
+  const HugeTracker* fresh = AddToFiller(130);  // it would be the first to go
+  EXPECT_EQ(Release(1, kKeepNone, Program::kWorks), 106u);
   EXPECT_TRUE(stood->broken);
   EXPECT_FALSE(fresh->broken || fresh->detached);
   EXPECT_EQ(Release(1, kKeepNone, Program::kRests), 0u);
   Stand(kStoodResting);
-  EXPECT_EQ(Release(1, kKeepNone, Program::kRests), 246u);
+  EXPECT_EQ(Release(1, kKeepNone, Program::kRests), 126u);
 }
 
 // Of a broken one that lacks a page more than before nothing is worth taking; whole ones go.
@@ -144,7 +144,7 @@ TEST_F(ReleaserTest, WhatIsTouchedAgainInsideRunsEndsTheStand) {
 TEST_F(ReleaserTest, ALongRestMakesLessWorthIt) {
   EXPECT_EQ(releaser.LeastGainNow(Program::kWorks), kBreakWorking);
   releaser.NoteProgram(Program::kRests, 1000);
-  EXPECT_EQ(releaser.LeastGainNow(Program::kRests), kNeverBroken);
+  EXPECT_EQ(releaser.LeastGainNow(Program::kRests), kBreakRefilled);
   releaser.NoteProgram(Program::kRests, 1000 + kStoodResting);
   EXPECT_EQ(releaser.LeastGainNow(Program::kRests), kBreakResting);
   releaser.NoteProgram(Program::kRests, 1000 + kStoodLong - 1);
