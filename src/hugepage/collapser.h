@@ -55,6 +55,10 @@ class Collapser {
  public:
   using Tiers = PageTiers<Kernel>;
 
+  void BeginTick() {
+    next_.Clear();
+    steps_ = kSteps;
+  }
   // Whether this tick may rebuild anything; to be asked once a tick.
   bool Due() {
     // A single call may have waited for a CPU; the mean hardly shows that.
@@ -63,11 +67,11 @@ class Collapser {
     return pacer_.Due();
   }
 
-  // For a part of a tick. What this backs again lies in hugepages that lack little of it, within
-  // what demand wants or a working program's headroom. A program that grows fast will want as much
-  // in the next second as in the last: so much is rebuilt for it wherever it lacks, instead of
-  // being faulted in page by page. At most so many hugepages; takes what it spends off the budget,
-  // and says whether there may be more to rebuild.
+  // What this backs again lies in hugepages that lack little of it, within what demand wants or a
+  // working program's headroom. A program that grows fast will want as much in the next second as
+  // in the last: so much is rebuilt for it wherever it lacks, instead of faulted in. At most so
+  // many hugepages; takes what it spends off the budget, and says whether there may be more to
+  // rebuild.
   bool Rebuild(Tiers& t, RebuildBudget& budget, size_t most = SIZE_MAX) STRATA_REQUIRES(t.lock);
 
   size_t collapsed_total() const { return collapsed_total_; }  // hugepages, ever
@@ -79,13 +83,13 @@ class Collapser {
   static constexpr Pages kLeastHeap{2048};                     // 16 MiB
   static constexpr size_t kBatch = 8;                          // neighbours out of reach at a time
   static constexpr Pages kHeapPerTouched{8192};                // 64 MiB a hugepage touched ahead
-  static constexpr size_t kSteps = 1024;                       // hugepages looked at in a row
-  static constexpr uint32_t kAgainS = 300;                     // after the kernel refused
+  static constexpr size_t kSteps = 1024;                       // hugepages looked at in a tick
+  static constexpr size_t kDueAtOnce = 2 * RebuildOrder::kMost;
+  static constexpr uint32_t kAgainS = 300;  // after the kernel refused
   static constexpr uint32_t kMostThinAgainS = 60;
 
   struct Search {
     uint32_t now_s;
-    RebuildOrder next;
     Pages spare;  // free pages that may be backed again
     Pages ahead;  // pages, free or in use, that may be for what is to come
     Pages hard_limit;
@@ -163,7 +167,9 @@ class Collapser {
 
   CollapsePacer pacer_;
   bool touch_refused_ = false;
-  uint32_t round_ = 0;  // of looks
+  RebuildOrder next_;
+  size_t steps_ = kSteps;  // left of this tick
+  uint32_t round_ = 0;     // of looks
   uint64_t tried_ns_ = 0;
   size_t tried_ = 0;  // in this tick
   size_t collapsed_total_ = 0;
@@ -215,30 +221,31 @@ HugeTracker* Collapser<Kernel>::Find(Tiers& t, Search& s) {
     HugeTracker* tracker = t.map[p].unadvised ? t.InFiller(p) : nullptr;
     if (tracker != nullptr && !tracker->detached && IsDue(*tracker, s)) return tracker;
   }
-  bool looked = false;
   while (true) {
-    while (!s.next.empty()) {
-      HugeTracker* tracker = t.InFiller(s.next.TakeFirst().page);
+    while (!next_.empty()) {
+      HugeTracker* tracker = t.InFiller(next_.TakeFirst().page);
       // Others may have changed it while the lock was dropped.
       if (tracker != nullptr && tracker->broken && !tracker->detached && IsDue(*tracker, s))
         return tracker;
     }
-    if (looked) return nullptr;
-    looked = true;
     LookForMore(t, s);
+    if (next_.empty()) LookForMore(t, s);  // that one may have come to the end of the lists
+    if (next_.empty()) return nullptr;
   }
 }
 
 template <PageKernel Kernel>
 void Collapser<Kernel>::LookForMore(Tiers& t, Search& s) {
   using L = TrackerLists;
-  size_t steps = kSteps;
+  size_t steps = steps_, due = 0;
   ++round_;
   for (const L::State state : {L::kReleased, L::kPartial}) {
     for (const PlacementGroup group : kPlacementGroups) {
       t.filler.Look({state, group}, round_, steps, [&](HugeTracker& c) {
-        if (IsDue(c, s))
-          s.next.Offer({c.page(), c.filled(), static_cast<uint32_t>(MissingFrom(c))});
+        --steps_;
+        if (!IsDue(c, s)) return;
+        next_.Offer({c.page(), c.filled(), static_cast<uint32_t>(MissingFrom(c))});
+        if (++due == kDueAtOnce) steps = 0;  // the others have their turn when these are done
       });
     }
   }

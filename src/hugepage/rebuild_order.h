@@ -29,6 +29,7 @@ class RebuildOrder {
   static constexpr size_t kMost = 64;
 
   bool empty() const { return n_ == 0; }
+  void Clear() { n_ = 0; }
 
   void Offer(const RebuildCandidate& c) {
     if (n_ == kMost && !RebuildsBefore(c, last_first_[0])) return;

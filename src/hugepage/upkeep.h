@@ -162,6 +162,7 @@ void Upkeep<Kernel>::RebuildWithin(Tiers& t, Pages wanted, Pages growth, Program
               !soft_limit_.near_soft_limit();
   const Rebuilds blocks_too{rebuilds_};
   budget_ = {wanted, hard_limit_.most(), growth, rebuild_time_};
+  collapser_.BeginTick();
   part_ = 0;
   // No slower as there are fewer left.
   most_of_a_part_ = std::max(most_of_a_part_, MostOfAPart(t));
@@ -175,17 +176,19 @@ void Upkeep<Kernel>::RebuildWithin(Tiers& t, Pages wanted, Pages growth, Program
 template <PageKernel Kernel>
 bool Upkeep<Kernel>::RebuildPart(Tiers& t) {
   if (!rebuilds_ || soft_limit_.near_soft_limit()) return rebuilds_ = false;
-  ++part_;
   const RebuildTime& all = rebuild_time_;
+  rebuilds_ = ++part_ < all.parts;
   const auto is_ahead = [&](uint64_t most, uint64_t left) {
     return (most - left) * all.parts > most * (part_ - 1);
   };
   if (is_ahead(all.collapse_ns, budget_.time.collapse_ns) ||
       is_ahead(all.touch_ns, budget_.time.touch_ns))
-    return true;
+    return rebuilds_;
   budget_.hard_limit = hard_limit_.most();
-  rebuilds_ = collapser_.Rebuild(t, budget_, most_of_a_part_);
-  if (!rebuilds_) most_of_a_part_ = 0;
+  if (!collapser_.Rebuild(t, budget_, most_of_a_part_)) {
+    most_of_a_part_ = 0;
+    rebuilds_ = false;
+  }
   return rebuilds_;
 }
 

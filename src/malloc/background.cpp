@@ -85,12 +85,14 @@ constinit CpuMeter g_cpu;
 // more than both: who wants this thread away waits as long.
 constexpr uint64_t kLeastRebuildNs = 10'000'000, kMostRebuildNs = 300'000'000,
                    kMostTouchNs = 300'000'000, kLookNs = 10'000'000;
-constexpr uint32_t kRebuildParts = 50;
+// In parts, of which none is worth a wake-up for less: a program that hardly works is left alone.
+constexpr uint64_t kMostRebuildParts = 50, kLeastPartNs = 2'000'000;
 RebuildTime RebuildTimeFor(uint64_t used_ns) {
   const uint64_t ns = std::clamp(used_ns / 4, kLeastRebuildNs, kMostRebuildNs);
   if (!BackgroundThreadRuns()) return {ns / 2, ns / 2};  // the program's own thread does both
   const uint64_t look_ns = TheRuntime().options.sparse_blocks ? kLookNs : 0;
-  return {ns, std::min(2 * ns, kMostTouchNs), look_ns, kRebuildParts};
+  const uint64_t parts = std::min(ns / kLeastPartNs, kMostRebuildParts);
+  return {ns, std::min(2 * ns, kMostTouchNs), look_ns, static_cast<uint32_t>(parts)};
 }
 
 void Round() {

@@ -45,6 +45,7 @@ struct CollapserTest : TestTiers {
   void Rebuild(Pages wanted = kNoLimit, Pages hard_limit = kNoLimit, Pages growth = Pages(0))
       STRATA_REQUIRES(t.lock) {
     kernel.Advance(1000);
+    collapser.BeginTick();
     RebuildBudget budget{wanted, hard_limit, growth, kTickTime};
     collapser.Rebuild(t, budget);
   }

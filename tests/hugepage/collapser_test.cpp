@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "collapser_fixture.h"
 
 namespace strata {
@@ -250,10 +253,10 @@ TEST_F(CollapserTest, RebuildsTheHottestFirst) {
   }
 }
 
-// More than fit in the order that is drawn up at once.
+// Many times what fits in the order that is drawn up at once.
 TEST_F(CollapserTest, AllAreRebuiltHoweverMany) {
   LockHolder hold(t.lock);
-  constexpr size_t kMany = RebuildOrder::kMost + 40;
+  constexpr size_t kMany = 6 * RebuildOrder::kMost;
   for (size_t i = 0; i < kMany; ++i) {
     AddGone(4);
     AddToFiller(kPagesPerHugePage);  // no neighbours
@@ -283,6 +286,46 @@ TEST_F(CollapserTest, GoesOnInParts) {
   EXPECT_FALSE(collapser.Rebuild(t, budget));
   EXPECT_EQ(collapser.collapsed_total(), 7u);
   EXPECT_EQ(kernel.populates, 1u);
+}
+
+// Those that are next stay so for the parts to come, unless something happened to them.
+TEST_F(CollapserTest, APartLooksAgainOnlyWhenNoneIsLeft) {
+  LockHolder hold(t.lock);
+  HugeTracker* tracker[4];
+  for (HugeTracker*& one : tracker) {
+    one = AddGone(4);
+    AddToFiller(kPagesPerHugePage);  // no neighbours
+  }
+  RebuildBudget budget{kNoLimit, kNoLimit, Pages(0), kTickTime};
+  EXPECT_TRUE(collapser.Rebuild(t, budget, 1));
+  std::vector<HugeTracker*> left;
+  for (HugeTracker* one : tracker) {
+    if (one->broken) left.push_back(one);
+  }
+  ASSERT_EQ(left.size(), 3u);
+  const uint32_t round = left[0]->looked_at;
+  EXPECT_TRUE(collapser.Rebuild(t, budget, 1));
+  for (const HugeTracker* one : left) EXPECT_EQ(one->looked_at, round);
+  for (HugeTracker* one : left) {
+    if (one->broken) t.filler.Change(one, [&] { one->NoteGone(0, 200); });
+  }
+  EXPECT_FALSE(collapser.Rebuild(t, budget, 1));
+  EXPECT_EQ(collapser.collapsed_total(), 2u);
+}
+
+TEST_F(CollapserTest, ATickLooksAtABoundedNumberInAllItsParts) {
+  LockHolder hold(t.lock);
+  std::vector<const HugeTracker*> much;
+  for (size_t i = 0; i < 1200; ++i) much.push_back(AddGone(100));
+  const auto looked_at = [&] {
+    return std::count_if(much.begin(), much.end(),
+                         [](const HugeTracker* one) { return one->looked_at != 0; });
+  };
+  RebuildBudget budget{kNoLimit, kNoLimit, Pages(0), kTickTime};
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(collapser.Rebuild(t, budget, 1));
+  EXPECT_EQ(looked_at(), 1024);
+  Rebuild();
+  EXPECT_EQ(looked_at(), 1200) << "the next goes on";
 }
 
 TEST_F(CollapserTest, AllPartsTogetherRebuildAheadAsMuchAsGrew) {

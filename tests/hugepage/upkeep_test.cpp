@@ -82,6 +82,17 @@ TEST_F(RebuildPartsTest, FewAreRebuiltOneAtATime) {
   EXPECT_FALSE(upkeep.rebuilds(t)) << "until the next tick";
 }
 
+// Whoever calls need not wake up for more: a quick kernel, and much to do.
+TEST_F(RebuildPartsTest, ThereAreNoMorePartsThanAgreed) {
+  LockHolder hold(t.lock);
+  AddBroken(100);
+  Rebuilt(kParts - 2);
+  EXPECT_TRUE(upkeep.rebuilds(t));
+  EXPECT_FALSE(upkeep.RebuildPart(t));
+  EXPECT_FALSE(upkeep.rebuilds(t));
+  EXPECT_EQ(Rebuilt(3 * kParts), 2 * kParts);
+}
+
 TEST_F(RebuildPartsTest, AllHaveHadTheirTurnAfterFourTicks) {
   LockHolder hold(t.lock);
   AddBroken(4 * kParts * 3);
