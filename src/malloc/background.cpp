@@ -86,7 +86,7 @@ constinit CpuMeter g_cpu;
 constexpr uint64_t kLeastRebuildNs = 10'000'000, kMostRebuildNs = 300'000'000,
                    kMostTouchNs = 300'000'000, kLookNs = 10'000'000;
 // In parts, of which none is worth a wake-up for less: a program that hardly works is left alone.
-constexpr uint64_t kMostRebuildParts = 50, kLeastPartNs = 2'000'000;
+constexpr uint64_t kMostRebuildParts = 50, kLeastPartNs = 5'000'000;
 RebuildTime RebuildTimeFor(uint64_t used_ns) {
   const uint64_t ns = std::clamp(used_ns / 4, kLeastRebuildNs, kMostRebuildNs);
   if (!BackgroundThreadRuns()) return {ns / 2, ns / 2};  // the program's own thread does both
