@@ -93,6 +93,10 @@ class HugeCache {
   void ForEach(F f) const {
     free_.ForEach(f);
   }
+  template <class F>
+  void ForLonger(const HugePages& least, F f) const {
+    free_.ForLonger(least, f);
+  }
 
  private:
   static constexpr HugePages kLeastLimit{10};

@@ -71,6 +71,14 @@ class HugeRangeTree {
     Walk(root_, f);
   }
 
+  // Ranges longer than `least`, which f may raise, the longest among the first; a search that stops
+  // after so many steps.
+  template <class F>
+  void ForLonger(const HugePages& least, F f) const {
+    size_t steps = kMostSteps;
+    WalkLonger(root_, least, steps, f);
+  }
+
  private:
   static constexpr uint32_t kNone = ~uint32_t{0};
   static constexpr size_t kMostSteps = 1024;  // of a search that may fail
@@ -238,6 +246,17 @@ class HugeRangeTree {
     Walk(At(i).left, f);
     f(HugeRange{HugePageId(i), HugePages(At(i).length)});
     Walk(At(i).right, f);
+  }
+
+  template <class F>
+  void WalkLonger(uint32_t i, const HugePages& least, size_t& steps, F& f) const {
+    if (LongestOf(i) <= least.raw() || steps == 0) return;
+    --steps;
+    const HugePageRecord& node = At(i);
+    if (node.length > least.raw()) f(HugeRange{HugePageId(i), HugePages(node.length)});
+    const bool left_first = LongestOf(node.left) >= LongestOf(node.right);
+    WalkLonger(left_first ? node.left : node.right, least, steps, f);
+    WalkLonger(left_first ? node.right : node.left, least, steps, f);
   }
 
   HugePageMap& map_;

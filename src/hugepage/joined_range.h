@@ -52,8 +52,7 @@ JoinedRange FindAround(const PageTiers<Kernel>& t, HugePages n, HugePages align)
   HugePages most = (n - HugePages(1)) / 2;
   if (t.cache.size() <= most) return found;
   const size_t bias = t.kernel.past_gibibyte().raw();
-  t.cache.ForEach([&](HugeRange cached) STRATA_NO_TSA {
-    if (cached.length <= most) return;
+  t.cache.ForLonger(most, [&](HugeRange cached) STRATA_NO_TSA {
     const HugePages before = t.FreeBefore(cached.first);
     const HugePageId end = cached.end() + t.FreeBehind(cached.end());
     HugePageId first(RoundUp(cached.first.raw() + bias, align.raw()) - bias);
@@ -62,8 +61,8 @@ JoinedRange FindAround(const PageTiers<Kernel>& t, HugePages n, HugePages align)
       first = HugePageId(RoundDown(end.raw() + bias - n.raw(), align.raw()) - bias);
       if (first < cached.first - before) return;
     }
-    const HugePages served =
-        std::min(cached.end(), first + n) - std::max(cached.first, std::min(first, cached.end()));
+    if (first >= cached.end() || first + n <= cached.first) return;
+    const HugePages served = std::min(cached.end(), first + n) - std::max(cached.first, first);
     if (served <= most) return;
     most = served;
     found = {first < cached.first ? cached.first - before : cached.first, {first, n}};

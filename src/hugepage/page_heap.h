@@ -1,7 +1,7 @@
 // The back end: hands out runs of 8 KiB pages so that the memory behind them stays in whole
 // hugepages (Temeraire, Hunter et al., OSDI 2021): small runs from the filler, large ones from the
-// huge cache with their tails donated to the filler, awkward large ones from regions. Freeing never
-// makes a system call; what demand does not want goes back in Tick. This class owns the tiers with
+// huge cache with their tails donated to the filler, awkward large ones from regions. What demand
+// does not want goes back in Tick, some large runs at their free. This class owns the tiers with
 // their one lock and says which part does what; around every call that gives back or rebuilds the
 // lock is dropped, with the pages out of reach meanwhile. Above os; the span layer takes from it.
 #pragma once

@@ -229,9 +229,11 @@ void PageRuns<Kernel>::GiveLarge(Tiers& t, PageRange r) {
   GiveWhole(t, whole, t.CoarseNow());
 }
 
+// Near the hard limit all stays where whoever asks next finds it.
 template <PageKernel Kernel>
 void PageRuns<Kernel>::GiveWhole(Tiers& t, HugeRange r, uint64_t now) {
-  if (!t.departing.empty() || r.empty() || !t.prompt.NoteFreed(r.length))
+  if (!t.departing.empty() || !hard_limit_.Allows(t.Backed() + PagesOf(r.length)) ||
+      !t.prompt.NoteFreed(r.length))
     return t.cache.Give(r, now);
   t.cache.NoteGone(r.length, now);
   t.Depart(r);

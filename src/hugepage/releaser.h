@@ -47,7 +47,7 @@ class Releaser {
   Pages Release(Tiers& t, Pages target, HugePages keep_cached, Program program)
       STRATA_REQUIRES(t.lock);
   // A large run whose free says so.
-  void ReleaseDeparting(Tiers& t) STRATA_REQUIRES(t.lock);
+  Pages ReleaseDeparting(Tiers& t) STRATA_REQUIRES(t.lock);
   // False: there was none.
   bool DropEmptyRegions(Tiers& t) STRATA_REQUIRES(t.lock);
 
@@ -105,7 +105,8 @@ void Releaser<Kernel>::NoteProgram(Program program, uint32_t now_s) {
 
 template <PageKernel Kernel>
 Pages Releaser<Kernel>::Release(Tiers& t, Pages target, HugePages keep_cached, Program program) {
-  Pages released = ReleaseEmpties(t);
+  Pages released = ReleaseDeparting(t);
+  released += ReleaseEmpties(t);
   if (released < target) released += ReleaseFromCache(t, target - released, keep_cached);
   if (released < target) released += ReleaseFromRegions(t, target - released);
   if (released < target && keep_cached > HugePages(0)) {
@@ -135,16 +136,26 @@ Pages Releaser<Kernel>::ReleaseFromCache(Tiers& t, Pages target, HugePages keep)
 }
 
 template <PageKernel Kernel>
-void Releaser<Kernel>::ReleaseDeparting(Tiers& t) {
-  const HugeRange r = t.departing;
-  if (r.empty()) return;  // another thread was here
+Pages Releaser<Kernel>::ReleaseDeparting(Tiers& t) {
+  HugeRange r = t.departing;  // empty where another thread was here
   t.departing = {};
-  const NativeRange bytes{OffsetOf(r.first), BytesOf(r.length)};
-  t.lock.Release();
-  const bool ok = t.kernel.Release(&bytes, 1);
-  t.lock.Acquire();
-  t.Arrive(r, ok ? Tiers::Memory::kGone : Tiers::Memory::kStays);
-  if (ok) released_total_ += bytes.bytes;
+  Pages released;
+  while (!r.empty()) {
+    const HugeRange now{r.first, std::min(r.length, kChunk)};
+    const NativeRange bytes{OffsetOf(now.first), BytesOf(now.length)};
+    t.lock.Release();
+    const bool ok = t.kernel.Release(&bytes, 1);
+    t.lock.Acquire();
+    if (!ok) {
+      t.Arrive(r, Tiers::Memory::kStays);
+      break;
+    }
+    t.Arrive(now, Tiers::Memory::kGone);
+    r = {now.end(), r.length - now.length};
+    released += PagesOf(now.length);
+    released_total_ += bytes.bytes;
+  }
+  return released;
 }
 
 template <PageKernel Kernel>

@@ -135,6 +135,7 @@ Pages Upkeep<Kernel>::Tick(Tiers& t, CallRate calls, Program program) {
   const Pages growth = InUse(t) > last_in_use_ ? InUse(t) - last_in_use_ : Pages(0);
   if (!releases_) return Pages(0);
   t.cache.Adjust(now);
+  t.prompt.Age();
   // Hugepages that a busy program's next runs land in are not broken.
   const Pages wanted = demand_.idle() ? last_demand_ : last_demand_ + HeadroomOf(last_demand_);
   const Pages released = ReleaseSurplus(t, wanted, program);

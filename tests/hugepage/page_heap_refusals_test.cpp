@@ -200,6 +200,57 @@ TEST_F(AroundTest, NotWhereTheRoomIsTooSmall) {
   EXPECT_EQ(Take(2).first, runs[12].first);
 }
 
+TEST_F(AroundTest, NotWhereAlignmentLeadsPastIt) {
+  heap.ReleaseNow(SIZE_MAX);
+  for (const size_t i : {14, 15, 16, 17}) heap.Give(runs[i]);
+  heap.ReleaseNow(SIZE_MAX);
+  heap.Give(runs[18]);  // 4 to 18 are free, and only the last is cached
+  const PageRun run = TakeRun(HugePages(2), 8);
+  EXPECT_TRUE(run.zeroed);
+  EXPECT_EQ(heap.Stats().cache.hugepages, 1u);
+}
+
+// A large run that is on its way back at its free.
+struct DepartingTest : testing::Test {
+  static constexpr size_t kLimit = 200;
+  DepartingTest() { heap.SetHardLimit(kLimit * kHugePageSize); }
+  PageRange TakeHolding(size_t n) {
+    LockHolder hold(heap.lock());
+    return heap.TakeHolding({PagesOf(HugePages(n)), Pages(1)}).range;
+  }
+  void GiveHolding(PageRange r) {
+    LockHolder hold(heap.lock());
+    heap.GiveHolding(r);
+  }
+  test::TestArena meta;
+  FakeKernel kernel{HugePages(4096)};
+  PageHeap<FakeKernel> heap{
+      kernel, meta.arena(), {.prompt_release = true, .small_heap = HugePages(4)}};
+};
+
+TEST_F(DepartingTest, NearTheLimitItStaysForWhoAsksNext) {
+  GiveHolding(TakeHolding(120));
+  EXPECT_FALSE(TakeHolding(120).empty());
+  heap.ReleaseDue();
+  EXPECT_EQ(heap.Stats().hard_failures, 0u);
+}
+
+TEST_F(DepartingTest, WhoNeedsItsRoomGivesItBack) {
+  const PageRange r = TakeHolding(90);
+  GiveHolding(r);
+  EXPECT_FALSE(TakeHolding(190).empty());
+  EXPECT_EQ(heap.Stats().hard_failures, 0u);
+  heap.ReleaseDue();  // nothing is left to do
+  EXPECT_EQ(heap.free_backed(), Pages(0));
+}
+
+TEST_F(DepartingTest, ThatGivesAllBackIsAskedMeanwhile) {
+  GiveHolding(TakeHolding(90));
+  EXPECT_EQ(heap.ReleaseNow(SIZE_MAX), 90 * kHugePageSize);
+  heap.ReleaseDue();
+  EXPECT_EQ(heap.used(), Pages(0));
+}
+
 // The first hugepage of the window may lie anywhere.
 TEST_F(JoinedTest, AlignedOnesBeginInTheMiddleOfARange) {
   for (const size_t past : {0, 1, 2, 3, 5}) {

@@ -51,9 +51,33 @@ TEST(PromptReleaseTest, NoMoreThanTwiceTheLargestIsOutAtOnce) {
   PromptRelease rule(true);
   EXPECT_TRUE(rule.NoteFreed(HugePages(8)));
   EXPECT_TRUE(rule.NoteFreed(HugePages(8)));
+  EXPECT_FALSE(rule.NoteFreed(HugePages(8)));
+  rule.NoteFresh(HugePages(8));
+  EXPECT_TRUE(rule.NoteFreed(HugePages(8)));
+}
+
+TEST(PromptReleaseTest, ALargeRunSaysNothingOfSmallOnes) {
+  PromptRelease rule(true);
+  EXPECT_TRUE(rule.NoteFreed(HugePages(512)));
+  rule.NoteFresh(HugePages(512));
   EXPECT_FALSE(rule.NoteFreed(HugePages(1)));
-  rule.NoteFresh(HugePages(1));
-  EXPECT_TRUE(rule.NoteFreed(HugePages(1)));
+}
+
+TEST(PromptReleaseTest, WhatIsLongAgoIsForgotten) {
+  PromptRelease rule(true);
+  for (int i = 0; i < 9; ++i) {
+    rule.NoteFreed(HugePages(20));
+    rule.NoteFresh(HugePages(20));
+  }
+  EXPECT_FALSE(rule.NoteFreed(HugePages(20)));
+  rule.Age();
+  EXPECT_FALSE(rule.NoteFreed(HugePages(20))) << "not at once";
+  for (int s = 0; s < 60; ++s) rule.Age();
+  EXPECT_TRUE(rule.NoteFreed(HugePages(20)));
+  EXPECT_TRUE(rule.NoteFreed(HugePages(20)));
+  EXPECT_FALSE(rule.NoteFreed(HugePages(20)));
+  for (int s = 0; s < 60; ++s) rule.Age();
+  EXPECT_TRUE(rule.NoteFreed(HugePages(20)));
 }
 
 TEST(PromptReleaseTest, NothingGoesWhereItIsOff) {

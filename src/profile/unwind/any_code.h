@@ -22,6 +22,7 @@ class AnyCode {
     if (known.in_module) return known;
     if (known.table_missing) Meet(*index_->ModuleAt(pc));
     const FoundRule loaded = LoadedCode().Find(pc);
+    if (known.table_missing && !loaded.in_module) return known;  // no news to be had by a refresh
     met_new_file_ |= loaded.in_module && !known.table_missing;
     return loaded;
   }
