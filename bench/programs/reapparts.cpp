@@ -69,7 +69,7 @@ struct Window {
       rest_ = Block::Of(chunk);
       // A block stays at the end, so that the last piece has a neighbour to tell.
       left_ = rest_->size() - Block::kLeast;
-      rest_->At(static_cast<ptrdiff_t>(left_))->SetInUse(Block::kLeast, true);
+      rest_->At(static_cast<ptrdiff_t>(left_))->SetInUse(Block::kLeast, Block::Neighbour::kInUse);
       return allocate(size);
     }
     // What is left becomes a block, and goes.
